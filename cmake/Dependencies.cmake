@@ -1,0 +1,20 @@
+# What is used, why: docs/design.md. Every package comes from Debian; scripts/setup installs them.
+find_package(OpenMP REQUIRED COMPONENTS CXX)
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+find_package(dnnl 2.6 CONFIG REQUIRED)
+find_package(ICU 67 REQUIRED COMPONENTS uc i18n)
+find_package(nlohmann_json 3 CONFIG REQUIRED)
+find_package(fmt CONFIG REQUIRED)
+pkg_check_modules(PANGO REQUIRED IMPORTED_TARGET pangocairo cairo-svg cairo-pdf)
+if(QKV_BUILD_CLI)
+  find_package(CLI11 2 CONFIG REQUIRED)
+endif()
+if(QKV_BUILD_TESTS)
+  find_package(GTest REQUIRED)
+endif()
+
+# Highway is used for its headers only: the choice of instructions at run time is runtime/cpu.h's.
+find_path(HWY_INCLUDE_DIR hwy/highway.h REQUIRED)
+add_library(qkv_highway INTERFACE)
+target_include_directories(qkv_highway SYSTEM INTERFACE ${HWY_INCLUDE_DIR})

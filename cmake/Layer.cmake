@@ -1,0 +1,23 @@
+# qkv_layer(NAME SOURCES file... [USES layer...] [LIBRARIES target...])
+# A layer of src/: a static library qkv_NAME that the shared libraries, the command and the tests are made of.
+function(qkv_layer name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;USES;LIBRARIES")
+  set(target qkv_layer_${name})
+  add_library(${target} STATIC ${arg_SOURCES})
+  list(TRANSFORM arg_USES PREPEND qkv_layer_ OUTPUT_VARIABLE layers)
+  target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(${target} PUBLIC ${layers} PRIVATE qkv_settings ${arg_LIBRARIES})
+endfunction()
+
+# qkv_test(NAME SOURCES file... USES layer... [LIBRARIES target...])
+# One GoogleTest program a layer, tests/NAME; ctest runs each of its tests.
+function(qkv_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;USES;LIBRARIES")
+  set(target test_${name})
+  add_executable(${target} ${arg_SOURCES})
+  list(TRANSFORM arg_USES PREPEND qkv_layer_ OUTPUT_VARIABLE layers)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_compile_definitions(${target} PRIVATE QKV_GOLDEN="${PROJECT_SOURCE_DIR}/tests/golden")
+  target_link_libraries(${target} PRIVATE qkv_settings ${layers} ${arg_LIBRARIES} GTest::gmock GTest::gtest_main)
+  add_test(NAME ${name} COMMAND ${target})
+endfunction()

@@ -1,0 +1,70 @@
+// Models read from files: what they compute, and what their heads attend to.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "qkv/capture.h"
+#include "qkv/export.h"
+#include "qkv/progress.h"
+#include "qkv/tokenizer.h"
+
+namespace qkv {
+
+struct ModelInfo {
+  std::string name;          // as the user named it
+  std::string architecture;  // "bert"
+  int64_t layers = 0, heads = 0, kv_heads = 0, width = 0, vocab = 0;
+  int64_t max_tokens = 0;    // positions that the model knows
+  int64_t parameters = 0;
+  bool causal = false;
+};
+
+// What to capture: empty lists mean all of them. Indexes count from 0.
+struct LookRequest {
+  std::vector<int64_t> layers, heads, queries;
+  int64_t top_k = 0;  // 0: full rows
+  Progress progress;
+};
+
+// Const after loading and usable from many threads at once.
+class QKV_API Model {
+ public:
+  virtual ~Model() = default;
+  virtual const ModelInfo& info() const = 0;
+  virtual const Tokenizer& tokenizer() const = 0;
+
+  // Last hidden states (B, T, C), row-major, of B sequences of T ids each (ids: B * T); `lengths` (B), where
+  // given, says how many of each sequence's ids are real. Rows past a length are written, but mean nothing.
+  // Error{kInvalidArgument}: an id outside the vocabulary, T = 0, T > max_tokens.
+  virtual std::vector<float> Forward(const std::vector<int64_t>& ids, int64_t batch,
+                                     const std::vector<int64_t>* lengths = nullptr,
+                                     const Progress& progress = {}) const = 0;
+
+  // The attention weights of one sequence. `hidden`, where given, receives its last hidden states (T, C).
+  // Errors as Forward's, and kInvalidArgument for a layer, head or query out of range.
+  virtual ModelCapture Look(const Encoding& text, const LookRequest& request,
+                            std::vector<float>* hidden = nullptr) const = 0;
+};
+
+// A model directory (config.json, model.safetensors, tokenizer files) or an installed model's name.
+// Error{kInvalidArgument}: no such name, and how to get it; kFile: what is missing, damaged or unsupported, by name.
+QKV_API std::unique_ptr<const Model> LoadModel(const std::string& name_or_path);
+
+// Models that `make models` installs, present or not: $QKV_MODELS, else $XDG_DATA_HOME/qkv/models,
+// else ~/.local/share/qkv/models.
+struct KnownModel {
+  std::string name, description, licence, checksum;  // SHA-256 of its weights file
+  std::filesystem::path path;                        // where it is or would be
+  bool installed = false;
+};
+QKV_API std::vector<KnownModel> KnownModels();
+QKV_API std::filesystem::path ModelsFolder();
+inline constexpr std::string_view kDefaultModel = "minilm";
+
+}  // namespace qkv

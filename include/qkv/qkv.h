@@ -1,0 +1,12 @@
+// Everything. To use only the operator include qkv/attention.h and link qkv::attention.
+#pragma once
+
+#include "qkv/attention.h"
+#include "qkv/capture.h"
+#include "qkv/error.h"
+#include "qkv/layers.h"
+#include "qkv/model.h"
+#include "qkv/progress.h"
+#include "qkv/tensor.h"
+#include "qkv/tokenizer.h"
+#include "qkv/view.h"

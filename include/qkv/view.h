@@ -1,0 +1,40 @@
+// Pictures of a ModelCapture: in the terminal, as a figure (PNG, SVG, PDF), as one offline HTML page.
+// Text is shown literally, whatever it holds. The same capture gives the same bytes.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "qkv/capture.h"
+#include "qkv/export.h"
+
+namespace qkv {
+
+struct ViewOptions {
+  std::string text;               // the sentence, for titles
+  std::vector<int64_t> focus;     // the token indexes that the user asked about; empty: none in particular
+  bool skip_first = false;        // leave the first token out as a key and scale the rest to sum 1
+};
+
+struct TerminalOptions : ViewOptions {
+  bool color = false;             // ANSI true colour
+  int width = 80;                 // columns
+  int strongest = 8;              // how many heads to list
+};
+
+// The strip of the sentence shaded by weight for each token in focus, then the strongest heads
+// ("layer 5 head 11: chicken 0.71 ..."). Without a focus: the strongest heads of the whole text.
+QKV_API std::string TerminalView(const ModelCapture& capture, const TerminalOptions& options);
+
+// Two rows of tokens with lines as dark as the weights, and the heat map. The format follows the file's ending
+// (.png .svg .pdf). Error{kInvalidArgument} for another ending, kIo when it cannot be written.
+QKV_API void WriteFigure(const ModelCapture& capture, const ViewOptions& options, const std::filesystem::path& file);
+
+// One self-contained file: the heat map of every captured head, a layer and head picker, hover.
+// Bounded in size, with a visible notice where something was left out.
+QKV_API std::string Page(const ModelCapture& capture, const ViewOptions& options);
+
+}  // namespace qkv

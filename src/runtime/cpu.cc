@@ -1,0 +1,86 @@
+#include "runtime/cpu.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+
+#include "qkv/error.h"
+
+namespace qkv {
+namespace {
+
+std::string Names(const std::vector<Isa>& isas) {
+  std::string text;
+  for (Isa isa : isas) text += (text.empty() ? "" : ", ") + std::string(NameOf(isa));
+  return text;
+}
+
+Isa FromEnvironment() {
+  const std::vector<Isa> supported = SupportedIsas();
+  const char* name = std::getenv("QKV_ISA");
+  if (name == nullptr || *name == '\0') return supported.back();
+  for (Isa isa : supported) {
+    if (std::string(NameOf(isa)) == name) return isa;
+  }
+  throw Error(ErrorCode::kInvalidArgument, "unknown or unsupported instruction set", "QKV_ISA",
+              "one of " + Names(supported), name);
+}
+
+std::atomic<int> g_isa{-1};  // -1: not chosen yet
+
+}  // namespace
+
+const char* NameOf(Isa isa) {
+  switch (isa) {
+    case Isa::kPortable: return "portable";
+    case Isa::kSse4: return "sse4";
+    case Isa::kAvx2: return "avx2";
+    case Isa::kAvx512: return "avx512";
+    case Isa::kAvx512Bf16: return "avx512bf16";
+    case Isa::kNeon: return "neon";
+  }
+  return "unknown";
+}
+
+// The sets are those that Highway's targets of the same names compile for.
+std::vector<Isa> SupportedIsas() {
+  std::vector<Isa> isas{Isa::kPortable};
+#if defined(__x86_64__)
+  const auto has = [](auto... flags) { return (flags && ...); };
+  const bool sse4 = has(__builtin_cpu_supports("sse4.2"), __builtin_cpu_supports("aes"),
+                        __builtin_cpu_supports("pclmul"));
+  const bool avx2 = has(sse4, __builtin_cpu_supports("avx2"), __builtin_cpu_supports("fma"),
+                        __builtin_cpu_supports("f16c"), __builtin_cpu_supports("bmi"),
+                        __builtin_cpu_supports("bmi2"));
+  const bool avx512 = has(avx2, __builtin_cpu_supports("avx512f"), __builtin_cpu_supports("avx512bw"),
+                          __builtin_cpu_supports("avx512cd"), __builtin_cpu_supports("avx512dq"),
+                          __builtin_cpu_supports("avx512vl"));
+  if (sse4) isas.push_back(Isa::kSse4);
+  if (avx2) isas.push_back(Isa::kAvx2);
+  if (avx512) isas.push_back(Isa::kAvx512);
+  if (avx512 && __builtin_cpu_supports("avx512bf16")) isas.push_back(Isa::kAvx512Bf16);
+#elif defined(__aarch64__)
+  isas.push_back(Isa::kNeon);
+#endif
+  return isas;
+}
+
+Isa ChosenIsa() {
+  int isa = g_isa.load(std::memory_order_relaxed);
+  if (isa < 0) {
+    isa = static_cast<int>(FromEnvironment());
+    g_isa.store(isa, std::memory_order_relaxed);
+  }
+  return static_cast<Isa>(isa);
+}
+
+void ForceIsa(Isa isa) {
+  const std::vector<Isa> supported = SupportedIsas();
+  if (std::find(supported.begin(), supported.end(), isa) == supported.end()) {
+    throw Error(ErrorCode::kInvalidArgument, "instruction set not supported here", "isa", Names(supported),
+                NameOf(isa));
+  }
+  g_isa.store(static_cast<int>(isa), std::memory_order_relaxed);
+}
+
+}  // namespace qkv

@@ -1,0 +1,18 @@
+// What instructions this processor has, and which ones to use.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace qkv {
+
+// Ordered: a later one contains the earlier ones of its family.
+enum class Isa { kPortable, kSse4, kAvx2, kAvx512, kAvx512Bf16, kNeon };
+
+const char* NameOf(Isa isa);              // "portable", "sse4", "avx2", "avx512", "avx512bf16", "neon"
+std::vector<Isa> SupportedIsas();         // what this machine can run, least first; never empty
+// QKV_ISA where set (Error{kInvalidArgument} for an unknown or unsupported name), else the best supported.
+Isa ChosenIsa();
+void ForceIsa(Isa isa);                   // for tests and benchmarks
+
+}  // namespace qkv

@@ -1,0 +1,92 @@
+#include "runtime/threads.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "qkv/error.h"
+
+namespace qkv {
+namespace {
+
+std::atomic<int> g_threads{0};  // 0: not chosen yet
+
+// A positive whole number in an environment variable, or 0.
+int CountFromEnvironment(const char* name) {
+  const char* text = std::getenv(name);
+  if (text == nullptr) return 0;
+  char* end = nullptr;
+  errno = 0;
+  const long value = std::strtol(text, &end, 10);
+  return errno == 0 && end != text && value >= 1 && value <= 4096 ? static_cast<int>(value) : 0;
+}
+
+// Processors that the control group's quota (version 2) allows, rounded up; 0 where there is no quota.
+int ContainerLimit() {
+  std::ifstream file("/sys/fs/cgroup/cpu.max");
+  double quota = 0, period = 0;
+  if (!(file >> quota >> period) || quota <= 0 || period <= 0) return 0;
+  return std::max(1, static_cast<int>((quota + period - 1) / period));
+}
+
+int DefaultThreads() {
+  if (const int count = CountFromEnvironment("QKV_NUM_THREADS")) return count;
+  if (const int count = CountFromEnvironment("OMP_NUM_THREADS")) return count;
+  const int processors = std::max(1, omp_get_num_procs());
+  const int limit = ContainerLimit();
+  return limit > 0 ? std::min(limit, processors) : processors;
+}
+
+}  // namespace
+
+int Threads() {
+  int count = g_threads.load(std::memory_order_relaxed);
+  if (count == 0) {
+    SetThreads(DefaultThreads());
+    count = g_threads.load(std::memory_order_relaxed);
+  }
+  return count;
+}
+
+void SetThreads(int count) {
+  if (count < 1) {
+    throw Error(ErrorCode::kInvalidArgument, "bad thread count", "threads", "at least 1", std::to_string(count));
+  }
+  g_threads.store(count, std::memory_order_relaxed);
+  omp_set_num_threads(count);
+}
+
+void ParallelFor(int64_t tasks, const std::function<void(int64_t, int)>& body, const Progress& progress) {
+  using Clock = std::chrono::steady_clock;
+  const int threads = static_cast<int>(std::min<int64_t>(Threads(), tasks));
+  std::atomic<int64_t> next{0}, done{0};
+  std::atomic<bool> cancelled{false};
+  auto last_report = Clock::now();
+
+  const auto work = [&](int thread) {
+    for (int64_t task = next++; task < tasks && !cancelled; task = next++) {
+      body(task, thread);
+      const int64_t finished = ++done;
+      // Thread 0 of an OpenMP region is the calling thread.
+      if (progress && thread == 0 && Clock::now() - last_report > std::chrono::milliseconds(50)) {
+        last_report = Clock::now();
+        if (!progress(finished, tasks)) cancelled = true;
+      }
+    }
+  };
+  if (threads <= 1) {
+    work(0);
+  } else {
+#pragma omp parallel num_threads(threads)
+    work(omp_get_thread_num());
+  }
+  if (cancelled) throw Error(ErrorCode::kCancelled, "cancelled");
+}
+
+}  // namespace qkv

@@ -1,0 +1,23 @@
+// The only user of OpenMP: one pool, shared with oneDNN.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "qkv/progress.h"
+
+namespace qkv {
+
+// Threads that parallel work uses: SetThreads' value, else QKV_NUM_THREADS, else OMP_NUM_THREADS, else the
+// processors this process may use, cut to the container's CPU quota. At least 1.
+int Threads();
+void SetThreads(int count);  // Error{kInvalidArgument} when count < 1; oneDNN follows
+
+// Runs body(task, thread) for each task in [0, tasks), each once, in any order; thread is in [0, Threads()).
+// Tasks are handed out one by one, lowest first, so put the long ones first. body must not throw.
+// progress, where given, is called from the calling thread; returning false stops handing out tasks and
+// throws Error{kCancelled} after the running ones end.
+void ParallelFor(int64_t tasks, const std::function<void(int64_t task, int thread)>& body,
+                 const Progress& progress = {});
+
+}  // namespace qkv
