@@ -2,7 +2,6 @@
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
-find_package(dnnl 2.6 CONFIG REQUIRED)
 find_package(ICU 67 REQUIRED COMPONENTS uc i18n)
 find_package(nlohmann_json 3 CONFIG REQUIRED)
 find_package(fmt CONFIG REQUIRED)
@@ -18,3 +17,10 @@ endif()
 find_path(HWY_INCLUDE_DIR hwy/highway.h REQUIRED)
 add_library(qkv_highway INTERFACE)
 target_include_directories(qkv_highway SYSTEM INTERFACE ${HWY_INCLUDE_DIR})
+
+# oneDNN's own CMake package demands OpenCL's development files, which nothing here uses.
+find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.hpp REQUIRED)
+find_library(DNNL_LIBRARY dnnl REQUIRED)
+add_library(qkv_onednn INTERFACE)
+target_include_directories(qkv_onednn SYSTEM INTERFACE ${DNNL_INCLUDE_DIR})
+target_link_libraries(qkv_onednn INTERFACE ${DNNL_LIBRARY})
