@@ -55,9 +55,9 @@ struct QKV_API ConstTensor {
   std::array<int64_t, kMaxRank> stride{};
 
   ConstTensor() = default;
-  ConstTensor(const void* data, DType dtype, Shape shape);  // contiguous, last axis innermost
-  ConstTensor(const void* data, DType dtype, Shape shape, std::array<int64_t, kMaxRank> stride);
-  template <class T> ConstTensor(const T* data, Shape shape) : ConstTensor(data, DTypeOf<T>::value, shape) {}
+  ConstTensor(const void* first, DType type, Shape sizes);  // contiguous, last axis innermost
+  ConstTensor(const void* first, DType type, Shape sizes, std::array<int64_t, kMaxRank> steps);
+  template <class T> ConstTensor(const T* first, Shape sizes) : ConstTensor(first, DTypeOf<T>::value, sizes) {}
 
   int rank() const { return shape.rank; }
   int64_t size(int axis) const { return shape[axis]; }
@@ -66,10 +66,10 @@ struct QKV_API ConstTensor {
 // A tensor that is written. Its strides may not make two indices share an element.
 struct QKV_API Tensor : ConstTensor {
   Tensor() = default;
-  Tensor(void* data, DType dtype, Shape shape) : ConstTensor(data, dtype, shape) {}
-  Tensor(void* data, DType dtype, Shape shape, std::array<int64_t, kMaxRank> stride)
-      : ConstTensor(data, dtype, shape, stride) {}
-  template <class T> Tensor(T* data, Shape shape) : ConstTensor(data, DTypeOf<T>::value, shape) {}
+  Tensor(void* first, DType type, Shape sizes) : ConstTensor(first, type, sizes) {}
+  Tensor(void* first, DType type, Shape sizes, std::array<int64_t, kMaxRank> steps)
+      : ConstTensor(first, type, sizes, steps) {}
+  template <class T> Tensor(T* first, Shape sizes) : ConstTensor(first, DTypeOf<T>::value, sizes) {}
 
   void* mutable_data() const { return const_cast<void*>(data); }
 };

@@ -88,10 +88,10 @@ std::string ToString(const Shape& shape) {
   return text + ")";
 }
 
-ConstTensor::ConstTensor(const void* data, DType dtype, Shape shape)
-    : data(data), dtype(dtype), shape(shape), stride(ContiguousStrides(shape)) {}
+ConstTensor::ConstTensor(const void* first, DType type, Shape sizes)
+    : data(first), dtype(type), shape(sizes), stride(ContiguousStrides(sizes)) {}
 
-ConstTensor::ConstTensor(const void* data, DType dtype, Shape shape, std::array<int64_t, kMaxRank> stride)
-    : data(data), dtype(dtype), shape(shape), stride(stride) {}
+ConstTensor::ConstTensor(const void* first, DType type, Shape sizes, std::array<int64_t, kMaxRank> steps)
+    : data(first), dtype(type), shape(sizes), stride(steps) {}
 
 }  // namespace qkv
