@@ -1,0 +1,112 @@
+#include "runtime/json.h"
+
+#include <utility>
+#include <vector>
+
+#include "qkv/error.h"
+#include "runtime/mapped_file.h"
+#include "runtime/printable.h"
+
+namespace qkv {
+namespace {
+
+using nlohmann::json;
+
+// Builds the value as the parser reports its parts, and stops at the first that breaks a rule. The library's
+// own builder would keep the last of two equal keys and set no limits.
+class Builder : public nlohmann::json_sax<json> {
+ public:
+  Builder(const std::string& where, const JsonLimits& limits) : where_(where), limits_(limits) {}
+
+  json Take() { return std::move(root_); }
+
+  bool null() override { return Leaf(nullptr); }
+  bool boolean(bool value) override { return Leaf(value); }
+  bool number_integer(number_integer_t value) override { return Leaf(value); }
+  bool number_unsigned(number_unsigned_t value) override { return Leaf(value); }
+  bool number_float(number_float_t value, const string_t&) override { return Leaf(value); }
+  bool string(string_t& value) override { return Leaf(std::move(value)); }
+  bool binary(binary_t&) override { return false; }  // not part of JSON text
+
+  bool start_object(size_t) override { return Open(json::object()); }
+  bool start_array(size_t) override { return Open(json::array()); }
+  bool end_object() override { return Close(); }
+  bool end_array() override { return Close(); }
+
+  bool key(string_t& name) override {
+    const auto [place, added] = open_.back()->get_ref<json::object_t&>().try_emplace(std::move(name));
+    if (!added) Fail("duplicate key '" + Printable(place->first) + "'");
+    member_ = &place->second;
+    return true;
+  }
+
+  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception& error) override {
+    std::string_view what = error.what();
+    what.remove_prefix(what.find("] ") + 2);  // the library's error number
+    Fail("not valid JSON (" + Printable(what) + ")");
+  }
+
+ private:
+  [[noreturn]] void Fail(std::string reason, std::string expected = {}) const {
+    throw Error(ErrorCode::kFile, std::move(reason), where_, std::move(expected));
+  }
+
+  // Puts the value where it belongs and returns its place. A place stays put while its value is open: the array
+  // or object that holds it cannot grow meanwhile.
+  json* Place(json value) {
+    if (++values_ > limits_.max_values) Fail("too many values in JSON", LimitText(limits_.max_values));
+    if (open_.empty()) return &(root_ = std::move(value));
+    if (open_.back()->is_object()) return &(*member_ = std::move(value));
+    return &open_.back()->get_ref<json::array_t&>().emplace_back(std::move(value));
+  }
+
+  bool Leaf(json value) {
+    Place(std::move(value));
+    return true;
+  }
+
+  bool Open(json value) {
+    if (open_.size() == limits_.max_depth)
+      Fail("JSON nested too deep", LimitText(limits_.max_depth) + " levels");
+    open_.push_back(Place(std::move(value)));
+    return true;
+  }
+
+  bool Close() {
+    open_.pop_back();
+    return true;
+  }
+
+  static std::string LimitText(size_t limit) { return "at most " + std::to_string(limit); }
+
+  const std::string& where_;
+  const JsonLimits& limits_;
+  json root_;
+  std::vector<json*> open_;
+  json* member_ = nullptr;  // of the innermost object: where the value of the last key goes
+  size_t values_ = 0;
+};
+
+}  // namespace
+
+nlohmann::json ParseJson(std::string_view text, const std::string& where, const JsonLimits& limits) {
+  if (text.size() > limits.max_bytes) {
+    throw Error(ErrorCode::kFile, "JSON too large", where,
+                "at most " + std::to_string(limits.max_bytes) + " bytes", std::to_string(text.size()));
+  }
+  // The parser takes a NUL for the end of the text and would not look behind it.
+  if (const size_t at = text.find('\0'); at != std::string_view::npos) {
+    throw Error(ErrorCode::kFile, "not valid JSON (NUL at byte " + std::to_string(at) + ")", where);
+  }
+  Builder builder(where, limits);
+  json::sax_parse(text.begin(), text.end(), &builder);
+  return builder.Take();
+}
+
+nlohmann::json ReadJsonFile(const std::filesystem::path& path, const JsonLimits& limits) {
+  const MappedFile file(path);
+  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  return ParseJson(text, path.string(), limits);
+}
+
+}  // namespace qkv
