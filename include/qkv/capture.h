@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace qkv {
@@ -41,6 +42,8 @@ struct ModelCapture {
   std::vector<std::string> labels;   // the same as a reader wants them: "##ing" -> "ing", a word's bytes joined
   std::vector<bool> continues;       // true where a token continues the word of the token before it
   std::vector<bool> special;         // [CLS], [SEP], <s>, ...
+  std::vector<std::pair<int64_t, int64_t>> spans;  // bytes [first, last) of the text, as Encoding's; or empty:
+                                     // then pictures put a space before every token that does not continue
   std::vector<int64_t> ids;
   int64_t layers = 0, heads = 0;     // the model's totals
   std::vector<int64_t> layer_ids, head_ids, query_ids;  // what was captured, ascending

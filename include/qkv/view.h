@@ -29,9 +29,11 @@ struct TerminalOptions : ViewOptions {
 // ("layer 5 head 11: chicken 0.71 ..."). Without a focus: the strongest heads of the whole text.
 QKV_API std::string TerminalView(const ModelCapture& capture, const TerminalOptions& options);
 
-// Two rows of tokens with lines as dark as the weights, and the heat map. The format follows the file's ending
-// (.png .svg .pdf). Error{kInvalidArgument} for another ending, kIo when it cannot be written.
-QKV_API void WriteFigure(const ModelCapture& capture, const ViewOptions& options, const std::filesystem::path& file);
+// Two columns of tokens with lines as dark as the weights, an overview of the heads, and the heat map. The format
+// follows the file's ending (.png .svg .pdf). Returns a line of warning where no installed font has a character
+// of the text, else nothing. Error{kInvalidArgument} for another ending, kIo when it cannot be written: then
+// no part of it is left behind.
+QKV_API std::string WriteFigure(const ModelCapture& capture, const ViewOptions& options, const std::filesystem::path& file);
 
 // One self-contained file: the heat map of every captured head, a layer and head picker, hover.
 // Bounded in size, with a visible notice where something was left out.
