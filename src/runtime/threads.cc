@@ -48,9 +48,12 @@ int DefaultThreads() {
 int Threads() {
   int count = g_threads.load(std::memory_order_relaxed);
   if (count == 0) {
-    SetThreads(DefaultThreads());
-    count = g_threads.load(std::memory_order_relaxed);
+    const int chosen = DefaultThreads();
+    if (g_threads.compare_exchange_strong(count, chosen)) count = chosen;  // else SetThreads came first
   }
+  // OpenMP keeps its count for each thread that calls it.
+  thread_local int told = 0;
+  if (told != count) omp_set_num_threads(told = count);
   return count;
 }
 
@@ -59,7 +62,6 @@ void SetThreads(int count) {
     throw Error(ErrorCode::kInvalidArgument, "bad thread count", "threads", "at least 1", std::to_string(count));
   }
   g_threads.store(count, std::memory_order_relaxed);
-  omp_set_num_threads(count);
 }
 
 void ParallelFor(int64_t tasks, const std::function<void(int64_t, int)>& body, const Progress& progress) {

@@ -9,9 +9,10 @@
 namespace qkv {
 
 // Threads that parallel work uses: SetThreads' value, else QKV_NUM_THREADS, else OMP_NUM_THREADS, else the
-// processors this process may use, cut to the container's CPU quota. At least 1.
+// processors this process may use, cut to the container's CPU quota. At least 1. OpenMP code of others that the
+// calling thread runs next (oneDNN's) uses as many.
 int Threads();
-void SetThreads(int count);  // Error{kInvalidArgument} when count < 1; oneDNN follows
+void SetThreads(int count);  // Error{kInvalidArgument} when count < 1
 
 // Runs body(task, thread) for each task in [0, tasks), each once, in any order; thread is in [0, Threads()).
 // Tasks are handed out one by one, lowest first, so put the long ones first. body must not throw.
