@@ -109,4 +109,10 @@ nlohmann::json ReadJsonFile(const std::filesystem::path& path, const JsonLimits&
   return ParseJson(text, path.string(), limits);
 }
 
+std::string QuoteJson(const json& value) {
+  if (value.is_string()) return "'" + Printable(value.get_ref<const std::string&>(), 60) + "'";
+  if (value.is_primitive()) return value.dump();
+  return std::string("an ") + value.type_name();
+}
+
 }  // namespace qkv

@@ -23,4 +23,7 @@ nlohmann::json ParseJson(std::string_view text, const std::string& where, const 
 // The same of a whole file.
 nlohmann::json ReadJsonFile(const std::filesystem::path& path, const JsonLimits& limits = {});
 
+// A value as a message may quote it: 'text', 1.5, "an array".
+std::string QuoteJson(const nlohmann::json& value);
+
 }  // namespace qkv

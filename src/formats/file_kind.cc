@@ -1,0 +1,29 @@
+#include "formats/file_kind.h"
+
+#include <string_view>
+
+namespace qkv {
+
+FileKind DetectKind(std::span<const std::byte> file) {
+  const std::string_view bytes(reinterpret_cast<const char*>(file.data()), file.size());
+  // First, since a header's length may happen to spell another kind's magic.
+  if (bytes.size() > 8 && bytes[8] == '{') return FileKind::kSafetensors;
+  if (bytes.starts_with("GGUF")) return FileKind::kGguf;
+  if (bytes.starts_with("PK\x03\x04")) return FileKind::kZip;
+  // Pickle: its first opcode sets the protocol, 2 to 5.
+  if (bytes.size() >= 2 && bytes[0] == '\x80' && bytes[1] >= 2 && bytes[1] <= 5) return FileKind::kPickle;
+  return FileKind::kUnknown;
+}
+
+const char* Describe(FileKind kind) {
+  switch (kind) {
+    case FileKind::kSafetensors: return "a safetensors file";
+    case FileKind::kGguf: return "a GGUF file";
+    case FileKind::kZip: return "a zip archive (a PyTorch pickle such as pytorch_model.bin, or npz)";
+    case FileKind::kPickle: return "a Python pickle (an old PyTorch file)";
+    case FileKind::kUnknown: break;
+  }
+  return "a file of unknown kind";
+}
+
+}  // namespace qkv
