@@ -26,7 +26,7 @@ struct MultiHeadConfig {
   std::optional<int64_t> kv_heads;          // default num_heads
   std::optional<int64_t> d_k, d_v;          // per head; default d_out / num_heads, an error where not whole
   std::optional<int64_t> context_length;    // a longer sequence is an error; empty: any length
-  std::optional<int64_t> d_context;         // width of the second sequence in cross-attention; default d_in
+  std::optional<int64_t> d_context;         // makes it a cross-attention layer: width of the second sequence
   Causal causal = Causal::kNone;
   float dropout = 0;                        // on the weights, in training mode only
   bool qkv_bias = false;
@@ -64,12 +64,15 @@ class QKV_API MultiHeadAttention {
 
   const MultiHeadConfig& config() const;
 
-  // x (B, T, d_in) -> out (B, T, d_out). training: dropout with this seed; without it none (evaluation).
-  // weights, where given: (B, num_heads, T, T), before dropout.
+  // Self-attention: x (B, T, d_in) -> out (B, T, d_out). training: dropout with this seed; without it none
+  // (evaluation). weights, where given: (B, num_heads, T, T), before dropout.
+  // Error{kInvalidArgument}: T above context_length; a cross-attention layer whose d_context is not d_in.
   void Forward(const float* x, int64_t batch, int64_t length, float* out,
                std::optional<Dropout> training = {}, float* weights = nullptr) const;
 
-  // Cross-attention: queries from x (B, Tq, d_in), keys and values from context (B, Tk, d_context).
+  // Cross-attention, as between a decoder and its encoder: queries from x (B, Tq, d_in), keys and values from
+  // context (B, Tk, d_context); out (B, Tq, d_out), weights (B, num_heads, Tq, Tk).
+  // Error{kInvalidArgument}: Tq or Tk above context_length; a layer without d_context.
   void Cross(const float* x, const float* context, int64_t batch, int64_t q_length, int64_t kv_length, float* out,
              std::optional<Dropout> training = {}, float* weights = nullptr) const;
 

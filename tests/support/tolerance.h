@@ -17,6 +17,13 @@ inline constexpr double kModelWeights = 2e-5;
 // attention and feed-forward sums add up over the layers.
 inline constexpr double kModelHidden = 1e-4;
 
+// One attention layer against another way to compute it, float32, absolute: outputs of size 1 to 5 are sums of at
+// most 512 products in another order.
+inline constexpr float kLayerOutput = 2e-5f;
+
+// An activation's own error in a multiply's epilogue, absolute, for values up to 10: polynomials for erf and tanh.
+inline constexpr double kActivation = 2e-6;
+
 // Two exact algorithms in float64 on the same numbers (the reference against sums in another order), relative to
 // the largest value: a few hundred roundings of 1e-16.
 inline constexpr double kDouble = 1e-12;

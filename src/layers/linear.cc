@@ -1,0 +1,72 @@
+#include "layers/linear.h"
+
+#include <algorithm>
+
+#include "runtime/aligned.h"
+#include "runtime/cpu.h"
+
+namespace qkv {
+namespace {
+
+int64_t TotalOutputs(std::span<const LinearPart> parts) {
+  int64_t outputs = 0;
+  for (const LinearPart& part : parts) outputs += part.outputs;
+  return outputs;
+}
+
+// The parts' rows one after the other; a single part is used where it lies.
+class Stacked {
+ public:
+  Stacked(int64_t inputs, std::span<const LinearPart> parts) {
+    parameters_.inputs = inputs;
+    parameters_.outputs = TotalOutputs(parts);
+    if (parts.size() == 1) {
+      parameters_.weight = parts[0].weight;
+      parameters_.bias = parts[0].bias;
+      return;
+    }
+    weight_ = AlignedBuffer<float>(parameters_.outputs * inputs);
+    bias_ = AlignedBuffer<float>(parameters_.outputs);
+    int64_t row = 0;
+    for (const LinearPart& part : parts) {
+      std::copy_n(part.weight, part.outputs * inputs, weight_.data() + row * inputs);
+      if (part.bias == nullptr) std::fill_n(bias_.data() + row, part.outputs, 0.0f);
+      if (part.bias != nullptr) std::copy_n(part.bias, part.outputs, bias_.data() + row);
+      row += part.outputs;
+    }
+    parameters_.weight = weight_.data();
+    const bool biased =
+        std::any_of(parts.begin(), parts.end(), [](const auto& part) { return part.bias != nullptr; });
+    parameters_.bias = biased ? bias_.data() : nullptr;
+  }
+
+  const LinearParameters& parameters() const { return parameters_; }
+
+ private:
+  AlignedBuffer<float> weight_, bias_;
+  LinearParameters parameters_;
+};
+
+std::unique_ptr<const LinearBackend> MakeBackend(const LinearParameters& parameters) {
+  const bool portable = ChosenIsa() == Isa::kPortable;  // asked for: no generated code either
+  return !portable && OneDnnRuns() ? MakeOneDnnBackend(parameters) : MakeTileBackend(parameters);
+}
+
+}  // namespace
+
+Linear::Linear(int64_t inputs, std::span<const LinearPart> parts, Activation activation)
+    : inputs_(inputs), outputs_(TotalOutputs(parts)) {
+  const Stacked stacked(inputs, parts);
+  LinearParameters parameters = stacked.parameters();
+  parameters.activation = activation;
+  backend_ = MakeBackend(parameters);
+}
+
+Linear::Linear(int64_t inputs, const LinearPart& part, Activation activation)
+    : Linear(inputs, std::span(&part, 1), activation) {}
+
+void Linear::Forward(const float* x, int64_t rows, float* y, Into into) const {
+  if (rows > 0) backend_->Run(x, rows, y, into);
+}
+
+}  // namespace qkv

@@ -1,0 +1,38 @@
+// y = f(x W^T + b): projections and feed-forward layers. On oneDNN, with parameters packed once; on the
+// project's own tiles where oneDNN cannot run (no executable memory for its generated code, another processor).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "layers/linear_backend.h"
+
+namespace qkv {
+
+// One matrix among several that share their input and are multiplied at once, their outputs side by side.
+struct LinearPart {
+  const float* weight = nullptr;  // (outputs, inputs), row-major
+  const float* bias = nullptr;    // (outputs), or null for zero
+  int64_t outputs = 0;
+};
+
+// Const use is safe from many threads at once. Owns its parameters.
+class Linear {
+ public:
+  Linear(int64_t inputs, std::span<const LinearPart> parts, Activation activation = Activation::kNone);
+  Linear(int64_t inputs, const LinearPart& part, Activation activation = Activation::kNone);
+
+  // x (rows, inputs) -> y (rows, outputs), contiguous, apart from each other. Into::kAdd adds to y: a residual.
+  // Error{kInternal} for a failure of oneDNN, Error{kOutOfMemory}.
+  void Forward(const float* x, int64_t rows, float* y, Into into = Into::kOverwrite) const;
+
+  int64_t inputs() const { return inputs_; }
+  int64_t outputs() const { return outputs_; }
+
+ private:
+  int64_t inputs_, outputs_;
+  std::unique_ptr<const LinearBackend> backend_;
+};
+
+}  // namespace qkv

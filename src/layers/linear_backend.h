@@ -1,0 +1,39 @@
+// What a multiply of a Linear runs on.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+namespace qkv {
+
+enum class Activation {
+  kNone,
+  kRelu,
+  kGeluErf,   // x / 2 * (1 + erf(x / sqrt(2))) (Hendrycks & Gimpel 2016)
+  kGeluTanh,  // the same paper's approximation: x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))
+};
+
+enum class Into { kOverwrite, kAdd };  // y = f(...), or y += f(...)
+
+struct LinearParameters {
+  const float* weight = nullptr;  // (outputs, inputs), row-major
+  const float* bias = nullptr;    // (outputs), or null
+  int64_t inputs = 0, outputs = 0;
+  Activation activation = Activation::kNone;
+};
+
+class LinearBackend {
+ public:
+  virtual ~LinearBackend() = default;
+  virtual void Run(const float* x, int64_t rows, float* y, Into into) const = 0;
+};
+
+// Whether oneDNN is built in and can generate and run code in this process; tried once, at the first call.
+bool OneDnnRuns();
+
+// Both copy the parameters.
+std::unique_ptr<const LinearBackend> MakeOneDnnBackend(
+    const LinearParameters& parameters);  // needs OneDnnRuns()
+std::unique_ptr<const LinearBackend> MakeTileBackend(const LinearParameters& parameters);
+
+}  // namespace qkv

@@ -1,0 +1,272 @@
+// A Linear on oneDNN: the only file that knows its interface, of versions 2 and 3.
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include <algorithm>
+#include <compare>
+#include <map>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "layers/linear_backend.h"
+#include "qkv/error.h"
+#include "runtime/aligned.h"
+#include "runtime/cpu.h"
+#include "runtime/threads.h"
+
+namespace qkv {
+namespace {
+
+using dnnl::memory;
+constexpr auto kFloat = memory::data_type::f32;
+
+const dnnl::engine& Cpu() {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+dnnl::stream& ThreadStream() {
+  thread_local dnnl::stream stream(Cpu());
+  return stream;
+}
+
+[[noreturn]] void Rethrow(const dnnl::error& error, const std::string& what) {
+  if (error.status == dnnl_out_of_memory) throw Error(ErrorCode::kOutOfMemory, "out of memory", what);
+  throw Error(ErrorCode::kInternal, "oneDNN failed", what, "success",
+              std::string(error.what()) + " (status " + std::to_string(error.status) + ")");
+}
+
+// What generated code depends on. Threads: oneDNN divides the work, and sizes its scratch memory, at creation.
+struct MultiplyKey {
+  int64_t rows, inputs, outputs;
+  Activation activation;
+  Into into;
+  bool biased;
+  int threads;
+  auto operator<=>(const MultiplyKey&) const = default;
+};
+
+// A multiply for one number of rows. Const use is safe from many threads at once: scratch memory is the
+// caller's.
+struct Multiply {
+  dnnl::matmul primitive;
+  memory::desc x, weight, y, scratch;
+};
+
+void AppendActivation(dnnl::post_ops& steps, Activation activation) {
+  const auto append = [&](dnnl::algorithm algorithm) {
+#if DNNL_VERSION_MAJOR >= 3
+    steps.append_eltwise(algorithm, 0, 0);
+#else
+    steps.append_eltwise(1, algorithm, 0, 0);
+#endif
+  };
+  switch (activation) {
+    case Activation::kNone: return;
+    case Activation::kRelu: return append(dnnl::algorithm::eltwise_relu);
+    case Activation::kGeluErf: return append(dnnl::algorithm::eltwise_gelu_erf);
+    case Activation::kGeluTanh: return append(dnnl::algorithm::eltwise_gelu_tanh);
+  }
+}
+
+memory::desc BiasShape(int64_t outputs) { return {{1, outputs}, kFloat, memory::format_tag::ab}; }
+
+dnnl::matmul::primitive_desc Describe(const MultiplyKey& key, const memory::desc& x, const memory::desc& y) {
+  dnnl::post_ops steps;
+  AppendActivation(steps, key.activation);
+  if (key.into == Into::kAdd) steps.append_sum(1);
+  dnnl::primitive_attr attributes;
+  attributes.set_post_ops(steps);
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  const memory::desc weight({key.inputs, key.outputs}, kFloat, memory::format_tag::any);
+  const memory::desc bias = key.biased ? BiasShape(key.outputs) : memory::desc();
+#if DNNL_VERSION_MAJOR >= 3
+  return {Cpu(), x, weight, bias, y, attributes};
+#else
+  return {dnnl::matmul::desc(x, weight, bias, y), attributes, Cpu()};
+#endif
+}
+
+std::shared_ptr<const Multiply> CreateMultiply(const MultiplyKey& key) {
+  const memory::desc x({key.rows, key.inputs}, kFloat, memory::format_tag::ab);
+  const memory::desc y({key.rows, key.outputs}, kFloat, memory::format_tag::ab);
+  const auto described = Describe(key, x, y);
+  return std::make_shared<const Multiply>(
+      Multiply{dnnl::matmul(described), x, described.weights_desc(), y, described.scratchpad_desc()});
+}
+
+// The multiplies of the process: layers of the same shape share them. Creating one takes 0.2 to 2 ms.
+class MultiplyCache {
+ public:
+  std::shared_ptr<const Multiply> Get(const MultiplyKey& key) {
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = entries_.find(key);
+      if (found != entries_.end()) {
+        found->second.last_use = ++uses_;
+        return found->second.multiply;
+      }
+    }
+    auto created = CreateMultiply(key);  // unlocked: others go on meanwhile
+    const std::lock_guard lock(mutex_);
+    if (entries_.size() >= kCapacity) DropOldest();
+    return entries_.insert_or_assign(key, Entry{std::move(created), ++uses_}).first->second.multiply;
+  }
+
+ private:
+  // A BERT forward takes 4 a batch shape, so this remembers about 128 shapes of batches.
+  static constexpr size_t kCapacity = 512;
+
+  struct Entry {
+    std::shared_ptr<const Multiply> multiply;
+    uint64_t last_use;
+  };
+
+  void DropOldest() {
+    auto oldest = entries_.begin();
+    for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
+      if (entry->second.last_use < oldest->second.last_use) oldest = entry;
+    }
+    entries_.erase(oldest);
+  }
+
+  std::mutex mutex_;
+  std::map<MultiplyKey, Entry> entries_;
+  uint64_t uses_ = 0;
+};
+
+MultiplyCache& Cache() {
+  static MultiplyCache cache;
+  return cache;
+}
+
+// At least `bytes` of memory that no other thread uses, valid until the next call.
+void* ThreadScratch(size_t bytes) {
+  thread_local AlignedBuffer<unsigned char> buffer;
+  if (static_cast<size_t>(buffer.size()) < bytes)
+    buffer = AlignedBuffer<unsigned char>(static_cast<int64_t>(bytes));
+  return buffer.data();
+}
+
+// A weight in the layouts that the multiplies ask for: one on most processors whatever the number of rows, so
+// another one is made from it only when it is first needed.
+class PackedWeight {
+ public:
+  PackedWeight(const LinearParameters& p, const memory::desc& layout) {
+    const memory::desc plain({p.inputs, p.outputs}, kFloat, memory::format_tag::ba);
+    Add(memory(plain, Cpu(), const_cast<float*>(p.weight)), layout);
+  }
+
+  memory In(const memory::desc& layout) const {
+    const std::lock_guard lock(mutex_);
+    for (const Packed& packed : packed_) {
+      if (packed.view.get_desc() == layout) return packed.view;
+    }
+    return Add(packed_.front().view, layout);
+  }
+
+ private:
+  struct Packed {
+    AlignedBuffer<unsigned char> storage;
+    memory view;
+  };
+
+  memory Add(memory from, const memory::desc& layout) const {
+    Packed packed{AlignedBuffer<unsigned char>(static_cast<int64_t>(layout.get_size())), {}};
+    packed.view = memory(layout, Cpu(), packed.storage.data());
+    dnnl::reorder(from, packed.view).execute(ThreadStream(), from, packed.view);
+    ThreadStream().wait();
+    packed_.push_back(std::move(packed));
+    return packed_.back().view;
+  }
+
+  mutable std::mutex mutex_;
+  mutable std::vector<Packed> packed_;
+};
+
+class OneDnnBackend : public LinearBackend {
+ public:
+  explicit OneDnnBackend(const LinearParameters& p)
+      : inputs_(p.inputs),
+        outputs_(p.outputs),
+        activation_(p.activation),
+        weight_(p, Cache().Get(Key(kUsualRows, Into::kOverwrite, p.bias != nullptr))->weight) {
+    if (p.bias == nullptr) return;
+    bias_ = AlignedBuffer<float>(outputs_);
+    std::copy_n(p.bias, outputs_, bias_.data());
+    bias_view_ = memory(BiasShape(outputs_), Cpu(), bias_.data());
+  }
+
+  void Run(const float* x, int64_t rows, float* y, Into into) const override try {
+    const auto multiply = Cache().Get(Key(rows, into, bias_.size() > 0));
+    std::unordered_map<int, memory> arguments{
+        {DNNL_ARG_SRC, memory(multiply->x, Cpu(), const_cast<float*>(x))},
+        {DNNL_ARG_WEIGHTS, weight_.In(multiply->weight)},
+        {DNNL_ARG_DST, memory(multiply->y, Cpu(), y)},
+        {DNNL_ARG_SCRATCHPAD, memory(multiply->scratch, Cpu(), ThreadScratch(multiply->scratch.get_size()))}};
+    if (bias_.size() > 0) arguments.emplace(DNNL_ARG_BIAS, bias_view_);
+    multiply->primitive.execute(ThreadStream(), arguments);
+    ThreadStream().wait();
+  } catch (const dnnl::error& error) {
+    Rethrow(error, "multiply of (" + std::to_string(rows) + ", " + std::to_string(inputs_) + ") by (" +
+                       std::to_string(inputs_) + ", " + std::to_string(outputs_) + ")");
+  }
+
+ private:
+  static constexpr int64_t kUsualRows = 64;  // whose layout is packed first
+
+  MultiplyKey Key(int64_t rows, Into into, bool biased) const {
+    return {rows, inputs_, outputs_, activation_, into, biased, Threads()};
+  }
+
+  int64_t inputs_, outputs_;
+  Activation activation_;
+  PackedWeight weight_;
+  AlignedBuffer<float> bias_;
+  memory bias_view_;
+};
+
+// oneDNN may use no better instructions than the rest. It takes the limit before its first use only.
+void LimitInstructions() {
+  switch (ChosenIsa()) {
+    case Isa::kSse4: dnnl::set_max_cpu_isa(dnnl::cpu_isa::sse41); return;
+    case Isa::kAvx2: dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2); return;
+    case Isa::kAvx512: dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core); return;
+    default: return;
+  }
+}
+
+// Generates code for a small multiply and runs it. Where executable memory is refused, generating it fails.
+bool TryOneDnn() {
+  try {
+    LimitInstructions();
+    constexpr int64_t kSize = 32;
+    const std::vector<float> ones(kSize * kSize, 1.0f);
+    std::vector<float> y(kSize * kSize);
+    OneDnnBackend({ones.data(), ones.data(), kSize, kSize, Activation::kNone})
+        .Run(ones.data(), kSize, y.data(), Into::kOverwrite);
+    return y.front() == kSize + 1.0f && y.back() == kSize + 1.0f;
+  } catch (const dnnl::error&) {
+    return false;
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kInternal) return false;
+    throw;
+  }
+}
+
+}  // namespace
+
+bool OneDnnRuns() {
+  static const bool runs = TryOneDnn();
+  return runs;
+}
+
+std::unique_ptr<const LinearBackend> MakeOneDnnBackend(const LinearParameters& parameters) try {
+  return std::make_unique<OneDnnBackend>(parameters);
+} catch (const dnnl::error& error) {
+  Rethrow(error, "packing a weight of (" + std::to_string(parameters.outputs) + ", " +
+                     std::to_string(parameters.inputs) + ")");
+}
+
+}  // namespace qkv

@@ -1,0 +1,78 @@
+// A Linear on the project's own tiles.
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/project.h"
+#include "layers/linear_backend.h"
+#include "runtime/aligned.h"
+#include "runtime/threads.h"
+
+namespace qkv {
+namespace {
+
+float Activate(Activation activation, float x) {
+  switch (activation) {
+    case Activation::kNone: return x;
+    case Activation::kRelu: return std::max(x, 0.0f);
+    case Activation::kGeluErf: return 0.5f * x * (1.0f + std::erf(x * 0.70710678f));
+    case Activation::kGeluTanh: return 0.5f * x * (1.0f + std::tanh(0.79788456f * (x + 0.044715f * x * x * x)));
+  }
+  return x;
+}
+
+class TileBackend : public LinearBackend {
+ public:
+  explicit TileBackend(const LinearParameters& p)
+      : inputs_(p.inputs),
+        outputs_(p.outputs),
+        activation_(p.activation),
+        kernel_(ChosenPanelKernel()),
+        columns_(kernel_.columns),
+        panels_((p.outputs + columns_ - 1) / columns_),
+        weight_(panels_ * columns_ * p.inputs),
+        bias_(p.outputs) {
+    ParallelFor(panels_, [&](int64_t panel, int) {
+      const int64_t first = panel * columns_;
+      PackPanel(p.weight + first * inputs_, std::min(columns_, outputs_ - first), inputs_, columns_,
+                weight_.data() + first * inputs_);
+    });
+    if (p.bias == nullptr) std::fill_n(bias_.data(), outputs_, 0.0f);
+    if (p.bias != nullptr) std::copy_n(p.bias, outputs_, bias_.data());
+  }
+
+  void Run(const float* x, int64_t rows, float* y, Into into) const override {
+    const int64_t blocks = (rows + kProjectRows - 1) / kProjectRows;
+    ParallelFor(blocks * panels_, [&](int64_t task, int) {
+      const int64_t row = task / panels_ * kProjectRows, panel = task % panels_;
+      RunTask(x, row, std::min(kProjectRows, rows - row), panel, y, into);
+    });
+  }
+
+ private:
+  void RunTask(const float* x, int64_t row, int64_t rows, int64_t panel, float* y, Into into) const {
+    alignas(kAlignment) float sums[kProjectRows * kProjectMaxColumns];
+    kernel_.multiply(x + row * inputs_, rows, inputs_, weight_.data() + panel * columns_ * inputs_, sums);
+    const int64_t first = panel * columns_, count = std::min(columns_, outputs_ - first);
+    for (int64_t r = 0; r < rows; ++r) {
+      float* to = y + (row + r) * outputs_ + first;
+      for (int64_t n = 0; n < count; ++n) {
+        const float value = Activate(activation_, sums[r * columns_ + n] + bias_[first + n]);
+        to[n] = into == Into::kAdd ? to[n] + value : value;
+      }
+    }
+  }
+
+  int64_t inputs_, outputs_;
+  Activation activation_;
+  PanelKernel kernel_;
+  int64_t columns_, panels_;
+  AlignedBuffer<float> weight_, bias_;
+};
+
+}  // namespace
+
+std::unique_ptr<const LinearBackend> MakeTileBackend(const LinearParameters& parameters) {
+  return std::make_unique<TileBackend>(parameters);
+}
+
+}  // namespace qkv

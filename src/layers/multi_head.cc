@@ -1,0 +1,291 @@
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+#include "layers/linear.h"
+#include "qkv/error.h"
+#include "qkv/layers.h"
+#include "runtime/aligned.h"
+
+namespace qkv {
+namespace {
+
+// The configuration with its defaults filled in.
+struct Sizes {
+  int64_t heads, kv_heads, d_k, d_v;
+
+  int64_t q_width() const { return heads * d_k; }
+  int64_t k_width() const { return kv_heads * d_k; }
+  int64_t v_width() const { return kv_heads * d_v; }
+  int64_t out_width() const { return heads * d_v; }
+};
+
+[[noreturn]] void Refuse(std::string what, std::string where, std::string expected, std::string got) {
+  throw Error(ErrorCode::kInvalidArgument, std::move(what), std::move(where), std::move(expected),
+              std::move(got));
+}
+
+int64_t HeadWidth(const MultiHeadConfig& config) {
+  if (config.d_out % config.num_heads != 0) {
+    Refuse("the output width cannot be divided among the heads", "d_out",
+           "a multiple of num_heads = " + std::to_string(config.num_heads), std::to_string(config.d_out));
+  }
+  return config.d_out / config.num_heads;
+}
+
+void RequirePositive(int64_t value, const char* name) {
+  if (value < 1) Refuse("bad size", name, "at least 1", std::to_string(value));
+}
+
+Sizes CheckedSizes(const MultiHeadConfig& config) {
+  RequirePositive(config.d_in, "d_in");
+  RequirePositive(config.d_out, "d_out");
+  RequirePositive(config.num_heads, "num_heads");
+  Sizes sizes{config.num_heads, config.kv_heads.value_or(config.num_heads), 0, 0};
+  sizes.d_k = config.d_k ? *config.d_k : HeadWidth(config);
+  sizes.d_v = config.d_v ? *config.d_v : HeadWidth(config);
+  RequirePositive(sizes.kv_heads, "kv_heads");
+  RequirePositive(sizes.d_k, "d_k");
+  RequirePositive(sizes.d_v, "d_v");
+  if (config.context_length) RequirePositive(*config.context_length, "context_length");
+  if (config.d_context) RequirePositive(*config.d_context, "d_context");
+  if (sizes.heads % sizes.kv_heads != 0) {
+    Refuse("query heads cannot be shared out among the key/value heads", "num_heads",
+           "a multiple of kv_heads = " + std::to_string(sizes.kv_heads), std::to_string(sizes.heads));
+  }
+  if (!(config.dropout >= 0 && config.dropout < 1)) {
+    Refuse("bad dropout", "dropout", "0 or more and below 1", std::to_string(config.dropout));
+  }
+  if (!config.output_projection && sizes.out_width() != config.d_out) {
+    Refuse("without an output projection the heads' outputs are the output", "d_out",
+           "num_heads * d_v = " + std::to_string(sizes.out_width()), std::to_string(config.d_out));
+  }
+  return sizes;
+}
+
+void CheckWeight(const std::vector<float>& weight, int64_t rows, int64_t columns, const char* name) {
+  if (static_cast<int64_t>(weight.size()) == rows * columns) return;
+  Refuse("wrong number of parameters", name,
+         std::to_string(rows * columns) + " for the shape " + ToString(Shape{rows, columns}),
+         std::to_string(weight.size()));
+}
+
+void CheckBias(const std::vector<float>& bias, int64_t size, bool wanted, const char* name) {
+  if (bias.empty() || (wanted && static_cast<int64_t>(bias.size()) == size)) return;
+  Refuse("wrong number of parameters", name,
+         wanted ? std::to_string(size) + " or none" : "none, since the configuration has no such bias",
+         std::to_string(bias.size()));
+}
+
+void CheckParameters(const MultiHeadConfig& config, const Sizes& sizes, const MultiHeadParameters& p) {
+  const int64_t d_context = config.d_context.value_or(config.d_in);
+  CheckWeight(p.w_q, sizes.q_width(), config.d_in, "w_q");
+  CheckWeight(p.w_k, sizes.k_width(), d_context, "w_k");
+  CheckWeight(p.w_v, sizes.v_width(), d_context, "w_v");
+  CheckBias(p.b_q, sizes.q_width(), config.qkv_bias, "b_q");
+  CheckBias(p.b_k, sizes.k_width(), config.qkv_bias, "b_k");
+  CheckBias(p.b_v, sizes.v_width(), config.qkv_bias, "b_v");
+  const bool projected = config.output_projection;
+  CheckWeight(p.w_o, projected ? config.d_out : 0, projected ? sizes.out_width() : 0, "w_o");
+  CheckBias(p.b_o, config.d_out, projected && config.output_bias, "b_o");
+}
+
+LinearPart Part(const std::vector<float>& weight, const std::vector<float>& bias, int64_t outputs) {
+  return {weight.data(), bias.empty() ? nullptr : bias.data(), outputs};
+}
+
+// Heads inside rows of `row` floats, first at `data`, as the operator sees them: (B, H, T, D).
+struct HeadGrid {
+  int64_t batch, heads, length, width, row;
+
+  std::array<int64_t, kMaxRank> strides() const { return {length * row, width, row, 1}; }
+  ConstTensor Read(const float* data) const {
+    return {data, DType::kF32, Shape{batch, heads, length, width}, strides()};
+  }
+  Tensor Write(float* data) const { return {data, DType::kF32, Shape{batch, heads, length, width}, strides()}; }
+};
+
+struct QueriesKeysValues {
+  ConstTensor q, k, v;  // (B, H, T, D)
+};
+
+void AttendWithWeights(const QueriesKeysValues& in, const AttentionOptions& options, const Tensor& out,
+                       float* weights) {
+  if (weights == nullptr) return Attention(in.q, in.k, in.v, options, out);
+  CaptureRequest request;
+  request.rows.emplace(static_cast<size_t>(in.q.size(2)));
+  std::iota(request.rows->begin(), request.rows->end(), 0);
+  const Capture capture = AttentionWithCapture(in.q, in.k, in.v, options, request, out);
+  std::copy(capture.row_values.begin(), capture.row_values.end(), weights);
+}
+
+void CheckBatch(int64_t batch, int64_t length, const std::optional<int64_t>& context_length, const char* name) {
+  if (batch < 0 || length < 0) {
+    Refuse("bad size", std::string("(batch, ") + name + ")", "at least 0", ToString(Shape{batch, length}));
+  }
+  if (context_length && length > *context_length) {
+    Refuse("the sequence is longer than the layer's context_length", name,
+           "at most " + std::to_string(*context_length) + " tokens", std::to_string(length));
+  }
+}
+
+}  // namespace
+
+void SimplifiedAttention(const float* x, int64_t batch, int64_t length, int64_t width, bool causal, float* out,
+                         float* weights) {
+  AttentionOptions options;
+  options.scale = 1.0f;
+  if (causal) options.causal = Causal::kTopLeft;
+  const HeadGrid grid{batch, 1, length, width, width};
+  const ConstTensor tokens = grid.Read(x);
+  AttendWithWeights({tokens, tokens, tokens}, options, grid.Write(out), weights);
+}
+
+// A self-attention layer multiplies by W_Q, W_K and W_V at once; a cross-attention layer by W_Q, and by W_K and
+// W_V at once.
+struct MultiHeadAttention::State {
+  MultiHeadConfig config;
+  Sizes sizes;
+  std::optional<Linear> qkv, q, kv, output;
+
+  void Attend(const QueriesKeysValues& in, float* out, std::optional<Dropout> training, float* weights) const {
+    AttentionOptions options;
+    options.causal = config.causal;
+    if (training && config.dropout > 0) {
+      options.dropout_p = config.dropout;
+      options.seed = training->seed;
+    }
+    const int64_t batch = in.q.size(0), length = in.q.size(2);
+    const HeadGrid grid{batch, sizes.heads, length, sizes.d_v, sizes.out_width()};
+    if (!output) return AttendWithWeights(in, options, grid.Write(out), weights);
+    AlignedBuffer<float> heads(batch * length * sizes.out_width());
+    AttendWithWeights(in, options, grid.Write(heads.data()), weights);
+    output->Forward(heads.data(), batch * length, out);
+  }
+};
+
+MultiHeadAttention::MultiHeadAttention(const MultiHeadConfig& config, const MultiHeadParameters& parameters) {
+  const Sizes sizes = CheckedSizes(config);
+  CheckParameters(config, sizes, parameters);
+  state_ = std::make_unique<State>(State{config, sizes, {}, {}, {}, {}});
+  const LinearPart q = Part(parameters.w_q, parameters.b_q, sizes.q_width());
+  const LinearPart k = Part(parameters.w_k, parameters.b_k, sizes.k_width());
+  const LinearPart v = Part(parameters.w_v, parameters.b_v, sizes.v_width());
+  if (config.d_context) {
+    state_->q.emplace(config.d_in, q);
+    state_->kv.emplace(*config.d_context, std::array{k, v});
+  } else {
+    state_->qkv.emplace(config.d_in, std::array{q, k, v});
+  }
+  if (config.output_projection) {
+    state_->output.emplace(sizes.out_width(), Part(parameters.w_o, parameters.b_o, config.d_out));
+  }
+}
+
+MultiHeadAttention::~MultiHeadAttention() = default;
+MultiHeadAttention::MultiHeadAttention(MultiHeadAttention&&) noexcept = default;
+MultiHeadAttention& MultiHeadAttention::operator=(MultiHeadAttention&&) noexcept = default;
+
+MultiHeadConfig MultiHeadAttention::OneHead(int64_t d_in, int64_t d_k, int64_t d_v, int64_t d_out) {
+  MultiHeadConfig config;
+  config.d_in = d_in;
+  config.d_out = d_out;
+  config.d_k = d_k;
+  config.d_v = d_v;
+  config.output_bias = false;
+  return config;
+}
+
+MultiHeadConfig MultiHeadAttention::CausalHead(int64_t d_in, int64_t d_out, int64_t context_length,
+                                               float dropout, bool qkv_bias) {
+  MultiHeadConfig config = CausalMultiHead(d_in, d_out, context_length, 1, dropout, qkv_bias);
+  config.output_projection = false;
+  return config;
+}
+
+MultiHeadConfig MultiHeadAttention::CausalMultiHead(int64_t d_in, int64_t d_out, int64_t context_length,
+                                                    int64_t num_heads, float dropout, bool qkv_bias,
+                                                    bool output_projection) {
+  MultiHeadConfig config;
+  config.d_in = d_in;
+  config.d_out = d_out;
+  config.num_heads = num_heads;
+  config.context_length = context_length;
+  config.causal = Causal::kTopLeft;
+  config.dropout = dropout;
+  config.qkv_bias = qkv_bias;
+  config.output_projection = output_projection;
+  return config;
+}
+
+const MultiHeadConfig& MultiHeadAttention::config() const { return state_->config; }
+
+void MultiHeadAttention::Forward(const float* x, int64_t batch, int64_t length, float* out,
+                                 std::optional<Dropout> training, float* weights) const {
+  const Sizes& sizes = state_->sizes;
+  if (!state_->qkv) {
+    if (*state_->config.d_context != state_->config.d_in) {
+      Refuse("a cross-attention layer needs a second sequence", "d_context",
+             "d_in = " + std::to_string(state_->config.d_in) + " for self-attention",
+             std::to_string(*state_->config.d_context));
+    }
+    return Cross(x, x, batch, length, length, out, training, weights);
+  }
+  CheckBatch(batch, length, state_->config.context_length, "length");
+  const int64_t row = state_->qkv->outputs();
+  AlignedBuffer<float> qkv(batch * length * row);
+  state_->qkv->Forward(x, batch * length, qkv.data());
+  const float* q = qkv.data();
+  const float* k = q + sizes.q_width();
+  const float* v = k + sizes.k_width();
+  state_->Attend({HeadGrid{batch, sizes.heads, length, sizes.d_k, row}.Read(q),
+                  HeadGrid{batch, sizes.kv_heads, length, sizes.d_k, row}.Read(k),
+                  HeadGrid{batch, sizes.kv_heads, length, sizes.d_v, row}.Read(v)},
+                 out, training, weights);
+}
+
+void MultiHeadAttention::Cross(const float* x, const float* context, int64_t batch, int64_t q_length,
+                               int64_t kv_length, float* out, std::optional<Dropout> training,
+                               float* weights) const {
+  const Sizes& sizes = state_->sizes;
+  if (state_->qkv) {
+    Refuse("not a cross-attention layer", "d_context", "the width of the second sequence", "none");
+  }
+  CheckBatch(batch, q_length, state_->config.context_length, "q_length");
+  CheckBatch(batch, kv_length, state_->config.context_length, "kv_length");
+  const int64_t row = state_->kv->outputs();
+  AlignedBuffer<float> q(batch * q_length * sizes.q_width()), kv(batch * kv_length * row);
+  state_->q->Forward(x, batch * q_length, q.data());
+  state_->kv->Forward(context, batch * kv_length, kv.data());
+  const float* k = kv.data();
+  const float* v = k + sizes.k_width();
+  state_->Attend({HeadGrid{batch, sizes.heads, q_length, sizes.d_k, sizes.q_width()}.Read(q.data()),
+                  HeadGrid{batch, sizes.kv_heads, kv_length, sizes.d_k, row}.Read(k),
+                  HeadGrid{batch, sizes.kv_heads, kv_length, sizes.d_v, row}.Read(v)},
+                 out, training, weights);
+}
+
+MultiHeadStack::MultiHeadStack(const MultiHeadConfig& head, const std::vector<MultiHeadParameters>& heads) {
+  if (heads.empty()) Refuse("a stack without heads", "heads", "at least 1", "0");
+  heads_.reserve(heads.size());
+  for (const MultiHeadParameters& parameters : heads) heads_.emplace_back(head, parameters);
+}
+
+int64_t MultiHeadStack::width() const {
+  return static_cast<int64_t>(heads_.size()) * heads_.front().config().d_out;
+}
+
+void MultiHeadStack::Forward(const float* x, int64_t batch, int64_t length, float* out,
+                             std::optional<Dropout> training) const {
+  const int64_t d_out = heads_.front().config().d_out, rows = batch * length;
+  AlignedBuffer<float> one(std::max<int64_t>(rows, 0) * d_out);
+  for (size_t h = 0; h < heads_.size(); ++h) {
+    // Each head drops weights of its own.
+    if (training && h > 0) ++training->seed;
+    heads_[h].Forward(x, batch, length, one.data(), training);
+    float* to = out + static_cast<int64_t>(h) * d_out;
+    for (int64_t r = 0; r < rows; ++r) std::copy_n(one.data() + r * d_out, d_out, to + r * width());
+  }
+}
+
+}  // namespace qkv

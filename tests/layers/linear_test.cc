@@ -1,0 +1,229 @@
+#include "layers/linear.h"
+
+#include <gtest/gtest.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "layers/noise.h"
+#include "runtime/cpu.h"
+#include "runtime/threads.h"
+#include "support/guard.h"
+#include "support/tolerance.h"
+
+namespace qkv {
+namespace {
+
+using test::Edge;
+using test::GuardedBuffer;
+using test::Noise;
+using Backend = std::unique_ptr<const LinearBackend> (*)(const LinearParameters&);
+
+double Activated(Activation activation, double x) {
+  switch (activation) {
+    case Activation::kNone: return x;
+    case Activation::kRelu: return std::fmax(x, 0);
+    case Activation::kGeluErf: return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+    case Activation::kGeluTanh:
+      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x)));
+  }
+  return x;
+}
+
+struct Value {
+  double value, tolerance;
+};
+
+// Output n for the row x. No activation's slope exceeds 1.13.
+Value Expected(const LinearParameters& p, const float* x, int64_t n) {
+  double sum = p.bias == nullptr ? 0 : p.bias[n], magnitudes = std::fabs(sum);
+  for (int64_t k = 0; k < p.inputs; ++k) {
+    const double product = static_cast<double>(x[k]) * p.weight[n * p.inputs + k];
+    sum += product;
+    magnitudes += std::fabs(product);
+  }
+  return {Activated(p.activation, sum), 1.13 * test::DotBound(p.inputs, magnitudes) + test::kActivation};
+}
+
+struct Case {
+  int64_t rows, inputs, outputs;
+  Activation activation;
+};
+
+// Operands end at an unreadable page: generated code is held to their bounds too.
+void Check(Backend make, const Case& c, Edge edge) {
+  SCOPED_TRACE(testing::Message() << c.rows << " x " << c.inputs << " -> " << c.outputs << ", activation "
+                                  << static_cast<int>(c.activation));
+  const GuardedBuffer<float> weight(Noise(1, c.outputs * c.inputs), edge), bias(Noise(2, c.outputs), edge);
+  const GuardedBuffer<float> x(Noise(3, c.rows * c.inputs), edge);
+  const std::vector<float> residual = Noise(4, c.rows * c.outputs);
+  for (const float* b : {bias.data(), static_cast<const float*>(nullptr)}) {
+    const LinearParameters p{weight.data(), b, c.inputs, c.outputs, c.activation};
+    const auto backend = make(p);
+    GuardedBuffer<float> y(std::span<const float>(Noise(5, c.rows * c.outputs)), edge), added(residual, edge);
+    backend->Run(x.data(), c.rows, y.data(), Into::kOverwrite);
+    backend->Run(x.data(), c.rows, added.data(), Into::kAdd);
+    for (int64_t i = 0; i < y.size(); ++i) {
+      const auto [value, tolerance] = Expected(p, x.data() + i / c.outputs * c.inputs, i % c.outputs);
+      ASSERT_NEAR(y[i], value, tolerance) << "element " << i;
+      ASSERT_NEAR(added[i], value + residual[static_cast<size_t>(i)], tolerance) << "element " << i;
+    }
+  }
+}
+
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  for (int64_t rows : {1, 2, 6, 7, 33, 97, 130}) cases.push_back({rows, 48, 80, Activation::kNone});
+  for (int64_t outputs : {1, 15, 16, 17, 63, 64, 65, 200}) cases.push_back({5, 31, outputs, Activation::kRelu});
+  for (int64_t inputs : {1, 2, 255, 256, 257, 1999}) cases.push_back({9, inputs, 20, Activation::kGeluErf});
+  cases.push_back({12, 64, 96, Activation::kGeluTanh});
+  return cases;
+}
+
+TEST(OneDnn, MultipliesAsTheFormulaSays) {
+#if defined(QKV_TEST_WITH_ONEDNN)
+  ASSERT_TRUE(OneDnnRuns());
+  for (const Case& c : Cases()) {
+    Check(MakeOneDnnBackend, c, Edge::kEnd);
+    Check(MakeOneDnnBackend, c, Edge::kBegin);
+  }
+#else
+  EXPECT_FALSE(OneDnnRuns());
+#endif
+}
+
+TEST(Tiles, MultiplyAsTheFormulaSaysOnEveryInstructionSet) {
+  const Isa chosen = ChosenIsa();
+  for (Isa isa : SupportedIsas()) {
+    SCOPED_TRACE(NameOf(isa));
+    ForceIsa(isa);
+    for (const Case& c : Cases()) {
+      Check(MakeTileBackend, c, Edge::kEnd);
+      Check(MakeTileBackend, c, Edge::kBegin);
+    }
+  }
+  ForceIsa(chosen);
+}
+
+TEST(Linear, PartsLieSideBySide) {
+  constexpr int64_t kInputs = 20, kRows = 3;
+  const std::vector<float> first = Noise(1, 7 * kInputs), second = Noise(2, 5 * kInputs), bias = Noise(3, 5);
+  const std::vector<float> x = Noise(4, kRows * kInputs);
+  const std::array parts{LinearPart{first.data(), nullptr, 7}, LinearPart{second.data(), bias.data(), 5}};
+  const Linear both(kInputs, parts), a(kInputs, parts[0]), b(kInputs, parts[1]);
+  ASSERT_EQ(both.outputs(), 12);
+  std::vector<float> y(kRows * 12), y_a(kRows * 7), y_b(kRows * 5);
+  both.Forward(x.data(), kRows, y.data());
+  a.Forward(x.data(), kRows, y_a.data());
+  b.Forward(x.data(), kRows, y_b.data());
+  for (size_t r = 0; r < kRows; ++r) {
+    for (size_t n = 0; n < 7; ++n) EXPECT_NEAR(y[r * 12 + n], y_a[r * 7 + n], test::kLayerOutput);
+    for (size_t n = 0; n < 5; ++n) EXPECT_NEAR(y[r * 12 + 7 + n], y_b[r * 5 + n], test::kLayerOutput);
+  }
+}
+
+TEST(Linear, NoRowsWriteNothing) {
+  const std::vector<float> weight = Noise(1, 16);
+  Linear(4, LinearPart{weight.data(), nullptr, 4}).Forward(nullptr, 0, nullptr);
+}
+
+TEST(Linear, ServesManyThreadsAtOnce) {
+  constexpr int64_t kInputs = 64, kOutputs = 96;
+  const std::vector<float> weight = Noise(1, kInputs * kOutputs), x = Noise(2, 40 * kInputs);
+  const Linear linear(kInputs, LinearPart{weight.data(), nullptr, kOutputs}, Activation::kGeluErf);
+  std::vector<std::vector<float>> expected;
+  for (int64_t rows = 1; rows <= 40; ++rows) {
+    linear.Forward(x.data(), rows, expected.emplace_back(static_cast<size_t>(rows * kOutputs)).data());
+  }
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int64_t i = 0; i < 80; ++i) {
+        const int64_t rows = (i * 7 + t * 11) % 40 + 1;
+        std::vector<float> y(static_cast<size_t>(rows * kOutputs));
+        linear.Forward(x.data(), rows, y.data());
+        wrong += y != expected[static_cast<size_t>(rows - 1)];
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+// Scratch memory and the division of the work follow the number of threads at each call.
+TEST(Linear, FollowsTheNumberOfThreads) {
+  constexpr int64_t kInputs = 300, kOutputs = 130, kRows = 100;
+  const int before = Threads();
+  const std::vector<float> weight = Noise(1, kInputs * kOutputs), x = Noise(2, kRows * kInputs);
+  SetThreads(1);
+  const Linear linear(kInputs, LinearPart{weight.data(), nullptr, kOutputs});
+  std::vector<float> one(kRows * kOutputs), y(kRows * kOutputs);
+  linear.Forward(x.data(), kRows, one.data());
+  for (int threads : {4, 2, 3}) {
+    SetThreads(threads);
+    linear.Forward(x.data(), kRows, y.data());
+    for (size_t i = 0; i < y.size(); ++i) ASSERT_NEAR(y[i], one[i], test::kLayerOutput);
+  }
+  SetThreads(before);
+}
+
+// From here on this process can neither map executable memory nor make memory executable, as under systemd's
+// MemoryDenyWriteExecute or SELinux's execmem.
+void RefuseExecutableMemory() {
+  sock_filter rules[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_mmap, 1, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_mprotect, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[2])),
+      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, PROT_EXEC, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program{static_cast<unsigned short>(std::size(rules)), rules};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+      prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
+    std::fprintf(stderr, "seccomp refused\n");
+    std::_Exit(2);
+  }
+}
+
+// Runs in a process of its own: 0 when the results are right and oneDNN was found unable.
+[[noreturn]] void MultiplyWithoutExecutableMemory() {
+  RefuseExecutableMemory();
+  void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page != MAP_FAILED) std::_Exit(3);
+  constexpr int64_t kInputs = 100, kOutputs = 70, kRows = 30;
+  const std::vector<float> weight = Noise(1, kInputs * kOutputs), bias = Noise(2, kOutputs);
+  const std::vector<float> x = Noise(3, kRows * kInputs);
+  const Linear linear(kInputs, LinearPart{weight.data(), bias.data(), kOutputs}, Activation::kGeluErf);
+  std::vector<float> y(kRows * kOutputs);
+  linear.Forward(x.data(), kRows, y.data());
+  const LinearParameters p{weight.data(), bias.data(), kInputs, kOutputs, Activation::kGeluErf};
+  for (int64_t i = 0; i < kRows * kOutputs; ++i) {
+    const auto [value, tolerance] = Expected(p, x.data() + i / kOutputs * kInputs, i % kOutputs);
+    if (!(std::fabs(y[static_cast<size_t>(i)] - value) < tolerance)) std::_Exit(4);
+  }
+  std::_Exit(OneDnnRuns() ? 5 : 0);
+}
+
+TEST(LinearDeathTest, IsRightWhereExecutableMemoryIsRefused) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a fresh process, in which oneDNN has generated nothing yet
+  EXPECT_EXIT(MultiplyWithoutExecutableMemory(), testing::ExitedWithCode(0), "");
+}
+
+}  // namespace
+}  // namespace qkv
