@@ -1,0 +1,20 @@
+// Ctrl-C. It ends the process at once with status 130, except while there is something to clean up.
+#pragma once
+
+namespace qkv::cli {
+
+void InstallInterruptHandler();  // leaves SIGINT alone where the parent process ignores it
+
+// While one lives, the first Ctrl-C only raises a flag, and a second one kills.
+class InterruptGuard {
+ public:
+  InterruptGuard();
+  ~InterruptGuard();
+  InterruptGuard(const InterruptGuard&) = delete;
+  InterruptGuard& operator=(const InterruptGuard&) = delete;
+};
+
+bool Interrupted();
+void ThrowIfInterrupted();  // Error{kCancelled}
+
+}  // namespace qkv::cli
