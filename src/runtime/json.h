@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -17,10 +19,21 @@ struct JsonLimits {
   size_t max_values = 8'000'000;        // in all: one takes 16 bytes or more, however short its text
 };
 
+// The object root[parent][key], where a file keeps a vocabulary: too many members to be worth building. Each is
+// handed to `take` as it is read, and the result holds an empty object instead. Members must be integers from 0
+// to 2^63 - 1; whether two have the same name is for `take` to find out.
+struct JsonVocabulary {
+  std::string_view parent, key;
+  std::function<void(std::string& name, int64_t value)> take;
+};
+
 // Error{kFile} naming `where` (a file's name) and the place in it.
 nlohmann::json ParseJson(std::string_view text, const std::string& where, const JsonLimits& limits = {});
 
-// The same of a whole file.
+nlohmann::json ParseJson(std::string_view text, const std::string& where, const JsonVocabulary& vocabulary,
+                         const JsonLimits& limits = {});
+
+// The first of them on a whole file.
 nlohmann::json ReadJsonFile(const std::filesystem::path& path, const JsonLimits& limits = {});
 
 // A value as a message may quote it: 'text', 1.5, "an array".
