@@ -25,8 +25,8 @@ struct CaptureRequest {
 // Arrays are contiguous, outermost axis first. Weights are the softmax's, before dropout.
 struct Capture {
   int64_t batch = 0, heads = 0, queries = 0, keys = 0, top_k = 0;
-  std::vector<int64_t> top_keys;     // (B, Hq, Tq, top_k): weight descending, then lower key; padded with -1
-  std::vector<float> top_weights;    // (B, Hq, Tq, top_k): padded with 0
+  std::vector<int32_t> top_keys;     // (B, Hq, Tq, top_k): weight descending, then lower key; padded with -1
+  std::vector<float> top_weights;    // (B, Hq, Tq, top_k): padded with 0; keys of weight 0 are not listed
   std::vector<float> entropy;        // (B, Hq, Tq)
   std::vector<float> sink_weight;    // (B, Hq, Tq): the sink's share, where there is a sink and entropy is asked
   std::vector<float> received;       // (B, Hq, Tk)

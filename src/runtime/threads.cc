@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <exception>
 #include <fstream>
 #include <string>
 
@@ -68,12 +69,20 @@ void ParallelFor(int64_t tasks, const std::function<void(int64_t, int)>& body, c
   using Clock = std::chrono::steady_clock;
   const int threads = static_cast<int>(std::min<int64_t>(Threads(), tasks));
   std::atomic<int64_t> next{0}, done{0};
-  std::atomic<bool> cancelled{false};
+  std::atomic<bool> cancelled{false}, failed{false};
+  std::exception_ptr failure;  // the first one's; read after the threads have joined
   auto last_report = Clock::now();
 
-  const auto work = [&](int thread) {
-    for (int64_t task = next++; task < tasks && !cancelled; task = next++) {
+  const auto run = [&](int64_t task, int thread) {
+    try {
       body(task, thread);
+    } catch (...) {
+      if (!failed.exchange(true)) failure = std::current_exception();
+    }
+  };
+  const auto work = [&](int thread) {
+    for (int64_t task = next++; task < tasks && !cancelled && !failed; task = next++) {
+      run(task, thread);
       const int64_t finished = ++done;
       // Thread 0 of an OpenMP region is the calling thread.
       if (progress && thread == 0 && Clock::now() - last_report > std::chrono::milliseconds(50)) {
@@ -88,6 +97,7 @@ void ParallelFor(int64_t tasks, const std::function<void(int64_t, int)>& body, c
 #pragma omp parallel num_threads(threads)
     work(omp_get_thread_num());
   }
+  if (failure) std::rethrow_exception(failure);
   if (cancelled) throw Error(ErrorCode::kCancelled, "cancelled");
 }
 

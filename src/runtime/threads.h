@@ -15,7 +15,8 @@ int Threads();
 void SetThreads(int count);  // Error{kInvalidArgument} when count < 1
 
 // Runs body(task, thread) for each task in [0, tasks), each once, in any order; thread is in [0, Threads()).
-// Tasks are handed out one by one, lowest first, so put the long ones first. body must not throw.
+// Tasks are handed out one by one, lowest first, so put the long ones first. If body throws, no more tasks are handed
+// out and the first exception is thrown here.
 // progress, where given, is called from the calling thread; returning false stops handing out tasks and
 // throws Error{kCancelled} after the running ones end.
 void ParallelFor(int64_t tasks, const std::function<void(int64_t task, int thread)>& body,

@@ -1,0 +1,232 @@
+// Three ways to run, the same bits from each:
+//  - streamed: one block of rows per KV head (decoding, short queries). Tiles are packed as they are used; a long
+//    sequence's splits are shared among the threads and merged in order.
+//  - resident: many small heads. A thread packs a whole head into its own cache and runs all its blocks.
+//  - waves: everything else. Heads are packed by all threads, then their blocks are run by all threads.
+#include "attention/forward.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "runtime/cpu.h"
+#include "runtime/threads.h"
+
+namespace qkv {
+namespace {
+
+constexpr int64_t kResidentFloats = 128 << 10;  // 512 KiB of packed keys and values: half of a 1 MiB second level
+
+// Per thread: scratch for a block, and memory for packed tiles. Made by the first task that needs it.
+struct Worker {
+  std::unique_ptr<Scratch> scratch;
+  AlignedBuffer<float> packed;
+  std::vector<Values> finite;
+};
+
+class Forward {
+ public:
+  Forward(const Problem& problem, const std::vector<HeadJob>& jobs, RowStatistics* statistics,
+          const Progress& progress)
+      : problem_(problem),
+        jobs_(jobs),
+        statistics_(statistics),
+        progress_(progress),
+        pack_(PackKernelsFor(ChosenIsa())),
+        kernels_(ForwardKernelsFor(ChosenIsa())) {
+    int64_t rows = 0;
+    for (const HeadJob& job : jobs_) rows = std::max(rows, std::min(job.block_rows, job.rows));
+    // All memory is taken before anything is written, so that running out of it loses nothing.
+    for (int thread = 0; thread < Threads(); ++thread) {
+      workers_.push_back({std::make_unique<Scratch>(rows, problem.layout, kernels_.panel), {}, {}});
+    }
+  }
+
+  void Run() {
+    if (jobs_.empty()) return;
+    const bool one_block = std::all_of(jobs_.begin(), jobs_.end(), [](const HeadJob& j) { return j.blocks() == 1; });
+    const bool small = std::all_of(jobs_.begin(), jobs_.end(), [&](const HeadJob& job) {
+      return PackedHead::Floats(job, pack_, Parts::kKeysAndValues) <= kResidentFloats;
+    });
+    const int64_t jobs = static_cast<int64_t>(jobs_.size());
+    if (small && (one_block || jobs >= 4 * Threads())) RunResident();
+    else if (one_block) RunStreamed();
+    else RunWaves();
+  }
+
+ private:
+  template <class TileOf>
+  void RunSplit(const BlockRows& rows, int64_t split, Scratch& scratch, const TileOf& tile_of) const {
+    constexpr int64_t kTiles = kSplitKeys / kKeyTile;
+    const int64_t first = std::max(split * kTiles, rows.first_tile());
+    const int64_t last = std::min((split + 1) * kTiles, rows.last_tile());
+    kernels_.begin_split(rows.block(), scratch);
+    for (int64_t tile = first; tile < last; ++tile) kernels_.add_tile(rows.block(), tile_of(tile), scratch);
+  }
+
+  template <class TileOf> void RunBlock(const BlockRows& rows, Scratch& scratch, const TileOf& tile_of) const {
+    constexpr int64_t kTiles = kSplitKeys / kKeyTile;
+    kernels_.begin(rows.block(), scratch);
+    for (int64_t split = rows.first_tile() / kTiles; split * kTiles < rows.last_tile(); ++split) {
+      RunSplit(rows, split, scratch, tile_of);
+      kernels_.merge(rows.block(), scratch.split(), scratch);
+    }
+    Finish(rows, scratch);
+  }
+
+  void Finish(const BlockRows& rows, Scratch& scratch) const {
+    if (statistics_ != nullptr) {
+      for (size_t r = 0; r < rows.rows().size(); ++r) {
+        statistics_->max(rows.rows()[r]) = scratch.total().max[r];
+        statistics_->sum(rows.rows()[r]) = scratch.total().sum[r];
+      }
+    }
+    kernels_.finish(rows.block(), scratch);
+  }
+
+  const HeadJob& job(int64_t index) const { return jobs_[static_cast<size_t>(index)]; }
+  Worker& worker(int thread) { return workers_[static_cast<size_t>(thread)]; }
+
+  // Memory for `floats` of packed tiles in every worker.
+  void ReservePacked(int64_t floats, int64_t tiles) {
+    for (Worker& worker : workers_) {
+      worker.packed = AlignedBuffer<float>(floats);
+      worker.finite.resize(static_cast<size_t>(tiles));
+    }
+  }
+
+  void RunResident() {
+    int64_t floats = 0, tiles = 0;
+    for (const HeadJob& job : jobs_) {
+      floats = std::max(floats, PackedHead::Floats(job, pack_, Parts::kKeysAndValues));
+      tiles = std::max(tiles, job.tiles());
+    }
+    ReservePacked(floats, tiles);
+    ParallelFor(static_cast<int64_t>(jobs_.size()), [&](int64_t task, int thread) {
+      Worker& own = worker(thread);
+      const PackedHead packed(job(task), pack_, Parts::kKeysAndValues, own.packed.data(), own.finite.data());
+      for (int64_t tile = 0; tile < job(task).tiles(); ++tile) packed.Pack(tile);
+      for (int64_t block = 0; block < job(task).blocks(); ++block) {
+        RunBlock(BlockRows(job(task), block), *own.scratch, [&](int64_t tile) { return packed.tile(tile); });
+      }
+    }, progress_);
+  }
+
+  // Packs one tile into the worker's memory.
+  KeyTile PackTile(const HeadJob& job, int64_t tile, Worker& own) const {
+    const int64_t first = tile * kKeyTile, count = std::min(kKeyTile, job.key_values.length - first);
+    float* keys = own.packed.data();
+    float* values = keys + kKeyTile * problem_.layout.d;
+    pack_.keys(job.key_values.k, first, count, problem_.layout.d, keys);
+    return {first, keys, values, pack_.values(job.key_values.v, first, count, problem_.layout.dv, values)};
+  }
+
+  void RunStreamed() {
+    ReservePacked(kKeyTile * (problem_.layout.d + PaddedWidth(problem_.layout.dv, pack_.panel)), 0);
+    if (static_cast<int64_t>(jobs_.size()) >= 4 * Threads()) {
+      ParallelFor(static_cast<int64_t>(jobs_.size()), [&](int64_t task, int thread) {
+        Worker& own = worker(thread);
+        RunBlock(BlockRows(job(task), 0), *own.scratch,
+                 [&](int64_t tile) { return PackTile(job(task), tile, own); });
+      }, progress_);
+    } else {
+      RunStreamedSplits();
+    }
+  }
+
+  // Each split's sums are kept until all are there, then merged in order.
+  void RunStreamedSplits() {
+    struct Task {
+      int64_t job, split, sums;
+    };
+    std::vector<Task> tasks;
+    std::vector<int64_t> first_task;
+    int64_t floats = 0;
+    for (int64_t j = 0; j < static_cast<int64_t>(jobs_.size()); ++j) {
+      first_task.push_back(static_cast<int64_t>(tasks.size()));
+      for (int64_t split = 0; split < job(j).splits(); ++split) {
+        tasks.push_back({j, split, floats});
+        floats += SumsFloats(job(j).rows);
+      }
+    }
+    AlignedBuffer<float> kept(floats);
+    ParallelFor(static_cast<int64_t>(tasks.size()), [&](int64_t index, int thread) {
+      const Task& task = tasks[static_cast<size_t>(index)];
+      Worker& own = worker(thread);
+      const BlockRows rows(job(task.job), 0);
+      kernels_.begin(rows.block(), *own.scratch);
+      RunSplit(rows, task.split, *own.scratch, [&](int64_t tile) { return PackTile(job(task.job), tile, own); });
+      Copy(own.scratch->split(), job(task.job).rows, SumsAt(kept.data() + task.sums, job(task.job).rows));
+    }, progress_);
+    ParallelFor(static_cast<int64_t>(jobs_.size()), [&](int64_t j, int thread) {
+      Scratch& scratch = *worker(thread).scratch;
+      const BlockRows rows(job(j), 0);
+      kernels_.begin(rows.block(), scratch);
+      for (int64_t split = 0; split < job(j).splits(); ++split) {
+        const Task& task = tasks[static_cast<size_t>(first_task[static_cast<size_t>(j)] + split)];
+        kernels_.merge(rows.block(), SumsAt(kept.data() + task.sums, job(j).rows), scratch);
+      }
+      Finish(rows, scratch);
+    });
+  }
+
+  int64_t out_stride() const { return PaddedWidth(problem_.layout.dv, kernels_.panel); }
+  int64_t SumsFloats(int64_t rows) const { return rows * (2 + out_stride()); }
+  Sums SumsAt(float* memory, int64_t rows) const { return {memory, memory + rows, memory + 2 * rows}; }
+  void Copy(const Sums& from, int64_t rows, const Sums& to) const {
+    std::copy_n(from.max, rows, to.max);
+    std::copy_n(from.sum, rows, to.sum);
+    std::copy_n(from.out, rows * out_stride(), to.out);
+  }
+
+  void RunWaves() {
+    struct Task {
+      int64_t job, block;
+    };
+    for (const Wave wave : MakeWaves(jobs_, pack_, Parts::kKeysAndValues)) {
+      const PackedWave packed(jobs_, wave, pack_, Parts::kKeysAndValues);
+      std::vector<Task> tasks;
+      for (int64_t j = wave.first; j < wave.last; ++j) {
+        // A causal head's last blocks see the most keys: long tasks first.
+        for (int64_t block = job(j).blocks() - 1; block >= 0; --block) tasks.push_back({j, block});
+      }
+      ParallelFor(static_cast<int64_t>(tasks.size()), [&](int64_t index, int thread) {
+        const Task& task = tasks[static_cast<size_t>(index)];
+        const PackedHead& head = packed.head(task.job);
+        RunBlock(BlockRows(job(task.job), task.block), *worker(thread).scratch,
+                 [&](int64_t tile) { return head.tile(tile); });
+      }, progress_);
+    }
+  }
+
+  const Problem& problem_;
+  const std::vector<HeadJob>& jobs_;
+  RowStatistics* statistics_;
+  const Progress& progress_;
+  PackKernels pack_;
+  ForwardKernels kernels_;
+  std::vector<Worker> workers_;
+};
+
+}  // namespace
+
+RowStatistics::RowStatistics(const Problem& problem) : problem_(&problem) {
+  int64_t rows = 0;
+  for (const Sequence& sequence : problem.sequences) {
+    first_row_.push_back(rows);
+    rows += sequence.rows * problem.q_heads;
+  }
+  max_.resize(static_cast<size_t>(rows));
+  sum_.resize(static_cast<size_t>(rows));
+}
+
+size_t RowStatistics::Index(const Row& row) const {
+  const size_t b = static_cast<size_t>(row.batch);
+  return static_cast<size_t>(first_row_[b] + row.head * problem_->sequences[b].rows + row.query);
+}
+
+void RunForward(const Problem& problem, const std::vector<HeadJob>& jobs, RowStatistics* statistics,
+                const Progress& progress) {
+  Forward(problem, jobs, statistics, progress).Run();
+}
+
+}  // namespace qkv

@@ -1,0 +1,32 @@
+// Running a validated problem on the fused kernels.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "attention/plan.h"
+#include "attention/problem.h"
+#include "qkv/progress.h"
+
+namespace qkv {
+
+// Each row's maximum score and its sum of exp(score - maximum): what turns scores into weights afterwards.
+// Row (sequence b, head h, query i) is at first_row[b] + h * rows_of_b + i.
+class RowStatistics {
+ public:
+  explicit RowStatistics(const Problem& problem);
+  float& max(const Row& row) { return max_[Index(row)]; }
+  float& sum(const Row& row) { return sum_[Index(row)]; }
+
+ private:
+  size_t Index(const Row& row) const;
+  const Problem* problem_;
+  std::vector<int64_t> first_row_;
+  std::vector<float> max_, sum_;
+};
+
+// Writes out and lse. statistics, where given, is filled in.
+void RunForward(const Problem& problem, const std::vector<HeadJob>& jobs, RowStatistics* statistics,
+                const Progress& progress);
+
+}  // namespace qkv

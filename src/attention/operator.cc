@@ -1,0 +1,79 @@
+// The public operator: validate, plan, run.
+#include <cmath>
+#include <new>
+#include <string>
+
+#include "attention/forward.h"
+#include "attention/look.h"
+#include "attention/plan.h"
+#include "attention/problem.h"
+#include "attention/reference_run.h"
+#include "attention/validate.h"
+#include "qkv/attention.h"
+#include "qkv/error.h"
+
+namespace qkv {
+namespace {
+
+// Running out of memory is one typed error, whoever ran out.
+template <class Call> auto WithTypedMemoryError(const Call& call) {
+  try {
+    return call();
+  } catch (const std::bad_alloc&) {
+    throw Error(ErrorCode::kOutOfMemory, "out of memory", "attention");
+  } catch (const std::length_error&) {
+    throw Error(ErrorCode::kOutOfMemory, "out of memory", "attention");
+  }
+}
+
+int64_t LongestKeys(const Problem& problem, const ConstTensor& k) {
+  if (k.rank() == 4) return k.size(2);
+  int64_t longest = 0;
+  for (const Sequence& sequence : problem.sequences) longest = std::max(longest, sequence.kv_length);
+  return longest;
+}
+
+}  // namespace
+
+void Attention(const ConstTensor& q, const ConstTensor& k, const ConstTensor& v, const AttentionOptions& options,
+               const Tensor& out, const Tensor* lse) {
+  WithTypedMemoryError([&] {
+    const Problem problem = MakeProblem(q, k, v, options, out, lse);
+    if (q.dtype == DType::kF64) return RunReference(problem, options.progress, nullptr, nullptr);
+    RunForward(problem, MakeJobs(problem), nullptr, options.progress);
+  });
+}
+
+Capture AttentionWithCapture(const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
+                             const AttentionOptions& options, const CaptureRequest& request, const Tensor& out,
+                             const Tensor* lse) {
+  return WithTypedMemoryError([&] {
+    const Problem problem = MakeProblem(q, k, v, options, out, lse);
+    const int64_t keys = LongestKeys(problem, k);
+    CheckCapture(problem, request, keys);
+    Capture capture = EmptyCapture(problem, request, keys);
+    if (q.dtype == DType::kF64) {
+      RunReference(problem, options.progress, &request, &capture);
+      return capture;
+    }
+    RowStatistics statistics(problem);
+    RunForward(problem, MakeJobs(problem), &statistics, options.progress);
+    RunCapture(problem, request, statistics, options.progress, capture);
+    return capture;
+  });
+}
+
+std::vector<float> AlibiSlopes(int64_t n) {
+  if (n < 0) FailArgument("n", "negative", "0 or more heads", std::to_string(n));
+  std::vector<float> slopes;
+  int64_t power = 1;
+  while (power * 2 <= n) power *= 2;
+  const auto slope = [](int64_t step, int64_t heads) {
+    return static_cast<float>(std::exp2(-8.0 * static_cast<double>(step) / static_cast<double>(heads)));
+  };
+  for (int64_t h = 1; h <= std::min(power, n); ++h) slopes.push_back(slope(h, power));
+  for (int64_t h = 1; static_cast<int64_t>(slopes.size()) < n; h += 2) slopes.push_back(slope(h, 2 * power));
+  return slopes;
+}
+
+}  // namespace qkv

@@ -1,0 +1,130 @@
+#include "attention/plan.h"
+
+#include <algorithm>
+
+#include "runtime/threads.h"
+
+namespace qkv {
+namespace {
+
+constexpr int64_t kRowGroup = 6;              // rows of the tile multiply: blocks are whole groups
+constexpr int64_t kBlocksPerThread = 4;       // fewer, and threads wait for the last one
+constexpr int64_t kWaveFloats = 16 << 20;     // 64 MiB of packed keys and values at once
+
+// Blocks as large as can be, unless that leaves threads without work: a tile of keys is read once per block.
+int64_t BlockRowsFor(int64_t rows, int64_t jobs) {
+  const int64_t wanted = (kBlocksPerThread * Threads() + jobs - 1) / std::max<int64_t>(jobs, 1);
+  const int64_t blocks = std::max((rows + kMaxBlockRows - 1) / kMaxBlockRows, std::min(wanted, rows / kRowGroup));
+  const int64_t even = (rows + std::max<int64_t>(blocks, 1) - 1) / std::max<int64_t>(blocks, 1);
+  return std::clamp<int64_t>((even + kRowGroup - 1) / kRowGroup * kRowGroup, kRowGroup, kMaxBlockRows);
+}
+
+}  // namespace
+
+std::vector<HeadJob> MakeJobs(const Problem& problem, const std::vector<int64_t>* queries) {
+  std::vector<HeadJob> jobs;
+  if (problem.q_heads == 0) return jobs;
+  const int64_t count = static_cast<int64_t>(problem.sequences.size()) * problem.kv_heads;
+  for (const Sequence& sequence : problem.sequences) {
+    const int64_t count_of_queries = queries == nullptr ? sequence.rows : static_cast<int64_t>(queries->size());
+    const int64_t rows = count_of_queries * problem.group();
+    if (rows == 0) continue;
+    for (int64_t head = 0; head < problem.kv_heads; ++head) {
+      jobs.push_back({&problem, &sequence, head, MakeKeyValues(problem, sequence, head), queries, rows,
+                      BlockRowsFor(rows, count)});
+    }
+  }
+  return jobs;
+}
+
+BlockRows::BlockRows(const HeadJob& job, int64_t block) {
+  const int64_t group = job.problem->group();
+  const int64_t first = block * job.block_rows, last = std::min(first + job.block_rows, job.rows);
+  int64_t first_key = job.key_values.length, last_key = 0;
+  for (int64_t r = first; r < last; ++r) {
+    const int64_t query = job.queries == nullptr ? r / group : (*job.queries)[static_cast<size_t>(r / group)];
+    rows_.push_back(MakeRow(*job.problem, *job.sequence, job.kv_head * group + r % group, query));
+    if (rows_.back().first >= rows_.back().last) continue;
+    first_key = std::min(first_key, rows_.back().first);
+    last_key = std::max(last_key, rows_.back().last);
+  }
+  if (first_key < last_key) {
+    first_tile_ = first_key / kKeyTile;
+    last_tile_ = (last_key + kKeyTile - 1) / kKeyTile;
+  }
+  block_ = {rows_.data(), last - first, &job.problem->layout, &job.problem->rules, &job.key_values};
+}
+
+PackedHead::PackedHead(const HeadJob& job, const PackKernels& kernels, Parts parts, float* memory, Values* finite)
+    : job_(&job),
+      kernels_(kernels),
+      parts_(parts),
+      keys_(memory),
+      values_(memory + job.packed_keys()),
+      finite_(finite),
+      keys_floats_(kKeyTile * job.problem->layout.d),
+      values_floats_(kKeyTile * PaddedWidth(job.problem->layout.dv, kernels.panel)) {}
+
+int64_t PackedHead::Floats(const HeadJob& job, const PackKernels& kernels, Parts parts) {
+  return job.packed_keys() + (parts == Parts::kKeys ? 0 : job.packed_values(kernels.panel));
+}
+
+void PackedHead::Pack(int64_t tile) const {
+  const KeyValues& from = job_->key_values;
+  const int64_t first = tile * kKeyTile, count = std::min(kKeyTile, from.length - first);
+  kernels_.keys(from.k, first, count, job_->problem->layout.d, keys_ + tile * keys_floats_);
+  if (parts_ == Parts::kKeys) return;
+  finite_[tile] = kernels_.values(from.v, first, count, job_->problem->layout.dv, values_ + tile * values_floats_);
+}
+
+KeyTile PackedHead::tile(int64_t tile) const {
+  const float* keys = keys_ + tile * keys_floats_;
+  if (parts_ == Parts::kKeys) return {tile * kKeyTile, keys, nullptr, Values::kFinite};
+  return {tile * kKeyTile, keys, values_ + tile * values_floats_, finite_[tile]};
+}
+
+std::vector<Wave> MakeWaves(const std::vector<HeadJob>& jobs, const PackKernels& kernels, Parts parts) {
+  std::vector<Wave> waves;
+  int64_t floats = 0;
+  for (int64_t job = 0; job < static_cast<int64_t>(jobs.size()); ++job) {
+    const int64_t more = PackedHead::Floats(jobs[static_cast<size_t>(job)], kernels, parts);
+    if (waves.empty() || floats + more > kWaveFloats) {
+      waves.push_back({job, job});
+      floats = 0;
+    }
+    floats += more;
+    waves.back().last = job + 1;
+  }
+  return waves;
+}
+
+PackedWave::PackedWave(const std::vector<HeadJob>& jobs, Wave wave, const PackKernels& kernels, Parts parts)
+    : first_(wave.first) {
+  struct Task {
+    int64_t head, tile;
+  };
+  std::vector<Task> tasks;
+  int64_t floats = 0;
+  for (int64_t job = wave.first; job < wave.last; ++job) {
+    floats += PackedHead::Floats(jobs[static_cast<size_t>(job)], kernels, parts);
+    for (int64_t tile = 0; tile < jobs[static_cast<size_t>(job)].tiles(); ++tile) {
+      tasks.push_back({job - wave.first, tile});
+    }
+  }
+  memory_ = AlignedBuffer<float>(floats);
+  finite_.resize(tasks.size());
+  float* memory = memory_.data();
+  Values* finite = finite_.data();
+  for (int64_t job = wave.first; job < wave.last; ++job) {
+    const HeadJob& head = jobs[static_cast<size_t>(job)];
+    heads_.emplace_back(head, kernels, parts, memory, finite);
+    memory += PackedHead::Floats(head, kernels, parts);
+    finite += head.tiles();
+  }
+  ParallelFor(static_cast<int64_t>(tasks.size()), [&](int64_t task, int) {
+    const Task& at = tasks[static_cast<size_t>(task)];
+    heads_[static_cast<size_t>(at.head)].Pack(at.tile);
+  });
+}
+
+}  // namespace qkv

@@ -1,0 +1,54 @@
+// A validated call of the operator, in the kernels' terms.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/problem.h"
+#include "qkv/attention.h"
+
+namespace qkv {
+
+// One sequence of the batch. Pointers are at its first row and head 0.
+struct Sequence {
+  int64_t batch = 0;
+  int64_t rows = 0;       // query rows that the output holds
+  int64_t q_length = 0;   // those that are real; the rest are blocked
+  int64_t kv_length = 0;
+  int64_t offset = 0;     // query i stands at position i + offset
+  const std::byte* q = nullptr;
+  const std::byte* k = nullptr;
+  const std::byte* v = nullptr;
+  std::byte* out = nullptr;
+  float* lse = nullptr;
+};
+
+// Strides in elements.
+struct HeadRowStride {
+  int64_t head = 0, row = 0;
+};
+
+struct Problem {
+  int64_t q_heads = 0, kv_heads = 0;
+  Layout layout;
+  ScoreRules rules;
+  Causal causal = Causal::kNone;
+  Window window;
+  std::vector<Sequence> sequences;
+  DType kv_dtype = DType::kF32;
+  HeadRowStride q, k, v, out, lse;
+  int64_t k_channel = 1, v_channel = 1;
+  std::optional<ConstTensor> mask, bias, slopes;  // broadcast to rank 4 (mask, bias) or (B, Hq) (slopes)
+  std::optional<ConstTensor> sink;                // (Hq)
+
+  int64_t group() const { return q_heads / kv_heads; }  // query heads that share a KV head
+};
+
+// Checks everything, so that kernels need no checks. Errors: qkv::Error naming the argument.
+Problem MakeProblem(const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
+                    const AttentionOptions& options, const Tensor& out, const Tensor* lse);
+
+Row MakeRow(const Problem& problem, const Sequence& sequence, int64_t head, int64_t query);
+KeyValues MakeKeyValues(const Problem& problem, const Sequence& sequence, int64_t kv_head);
+
+}  // namespace qkv

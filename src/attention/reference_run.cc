@@ -1,0 +1,125 @@
+#include "attention/reference_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "kernels/load.h"
+#include "kernels/reference.h"
+#include "runtime/threads.h"
+
+namespace qkv {
+namespace {
+
+void KeepTop(const std::vector<double>& weights, int64_t top_k, int32_t* keys, float* values) {
+  std::vector<int32_t> order;
+  for (size_t j = 0; j < weights.size(); ++j) {
+    if (static_cast<float>(weights[j]) > 0 || std::isnan(weights[j])) order.push_back(static_cast<int32_t>(j));
+  }
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    return weights[static_cast<size_t>(a)] > weights[static_cast<size_t>(b)];
+  });
+  for (int64_t n = 0; n < std::min<int64_t>(top_k, static_cast<int64_t>(order.size())); ++n) {
+    keys[n] = order[static_cast<size_t>(n)];
+    values[n] = static_cast<float>(weights[static_cast<size_t>(keys[n])]);
+  }
+}
+
+double Entropy(const std::vector<double>& weights) {
+  double entropy = 0;
+  for (double w : weights) entropy -= w > 0 ? w * std::log(w) : 0;
+  return entropy;
+}
+
+// One head of one sequence.
+class ReferenceHead {
+ public:
+  ReferenceHead(const Problem& problem, const Sequence& sequence, int64_t head, const CaptureRequest* request,
+                Capture* capture)
+      : problem_(problem),
+        sequence_(sequence),
+        head_(head),
+        request_(request),
+        capture_(capture),
+        key_values_(MakeKeyValues(problem, sequence, head / problem.group())),
+        out_(static_cast<size_t>(problem.layout.dv)),
+        weights_(static_cast<size_t>(sequence.kv_length)),
+        received_(static_cast<size_t>(sequence.kv_length)) {}
+
+  void Run() {
+    for (int64_t i = 0; i < sequence_.rows; ++i) RunRow(MakeRow(problem_, sequence_, head_, i));
+    if (request_ == nullptr || !request_->received) return;
+    for (size_t j = 0; j < received_.size(); ++j) {
+      capture_->received[static_cast<size_t>(HeadIndex() * capture_->keys) + j] = static_cast<float>(received_[j]);
+    }
+  }
+
+ private:
+  int64_t HeadIndex() const { return sequence_.batch * problem_.q_heads + head_; }
+
+  void RunRow(const Row& row) {
+    const ReferenceRow result =
+        ReferenceAttention(problem_.layout, problem_.rules, key_values_, row, out_.data(), weights_.data());
+    for (int64_t c = 0; c < problem_.layout.dv; ++c) {
+      StoreDouble(out_[static_cast<size_t>(c)], row.out, problem_.layout.q_dtype, c * problem_.layout.out_channel);
+    }
+    if (row.lse != nullptr) *row.lse = static_cast<float>(result.lse);
+    if (request_ != nullptr) KeepRow(row, result);
+  }
+
+  void KeepRow(const Row& row, const ReferenceRow& result) {
+    const size_t index = static_cast<size_t>(HeadIndex() * capture_->queries + row.query);
+    if (request_->entropy) capture_->entropy[index] = static_cast<float>(Entropy(weights_));
+    if (!capture_->sink_weight.empty() && row.sink != nullptr) {
+      capture_->sink_weight[index] = static_cast<float>(std::exp(*row.sink - result.lse));
+    }
+    const size_t top = index * static_cast<size_t>(request_->top_k);
+    if (request_->top_k > 0) {
+      KeepTop(weights_, request_->top_k, &capture_->top_keys[top], &capture_->top_weights[top]);
+    }
+    for (size_t j = 0; j < weights_.size(); ++j) received_[j] += weights_[j];
+    for (size_t n = 0; n < capture_->rows.size(); ++n) {
+      if (capture_->rows[n] == row.query) KeepValues(row, static_cast<int64_t>(n));
+    }
+  }
+
+  void KeepValues(const Row& row, int64_t chosen) {
+    const int64_t count = static_cast<int64_t>(capture_->rows.size());
+    float* to = capture_->row_values.data() + (HeadIndex() * count + chosen) * capture_->keys;
+    for (int64_t j = 0; j < key_values_.length; ++j) to[j] = static_cast<float>(ValueOf(row, j));
+  }
+
+  double ValueOf(const Row& row, int64_t j) const {
+    const auto score = [&](ScoreStage stage) {
+      return ReferenceScore(problem_.layout, problem_.rules, key_values_, row, j, stage);
+    };
+    switch (request_->row_kind) {
+      case RowKind::kRawScores: return score(ScoreStage::kRaw);
+      case RowKind::kSoftcappedScores: return score(ScoreStage::kSoftcapped);
+      case RowKind::kBiasedScores: return score(ScoreStage::kBiased);
+      default: return weights_[static_cast<size_t>(j)];
+    }
+  }
+
+  const Problem& problem_;
+  const Sequence& sequence_;
+  int64_t head_;
+  const CaptureRequest* request_;
+  Capture* capture_;
+  KeyValues key_values_;
+  std::vector<double> out_, weights_, received_;
+};
+
+}  // namespace
+
+void RunReference(const Problem& problem, const Progress& progress, const CaptureRequest* request,
+                  Capture* capture) {
+  const int64_t heads = problem.q_heads;
+  ParallelFor(static_cast<int64_t>(problem.sequences.size()) * heads, [&](int64_t task, int) {
+    const Sequence& sequence = problem.sequences[static_cast<size_t>(task / heads)];
+    ReferenceHead(problem, sequence, task % heads, request, capture).Run();
+  }, progress);
+}
+
+}  // namespace qkv

@@ -1,0 +1,67 @@
+// A block: up to kMaxBlockRows query rows that share a KV head, the unit of work of the forward and capture kernels.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/pack.h"
+#include "kernels/problem.h"
+#include "runtime/aligned.h"
+
+namespace qkv {
+
+struct Block {
+  const Row* rows = nullptr;
+  int64_t count = 0;
+  const Layout* layout = nullptr;
+  const ScoreRules* rules = nullptr;
+  const KeyValues* key_values = nullptr;
+};
+
+// Keys first ... first + kKeyTile - 1 of the block's KV head, packed (kernels/pack.h).
+struct KeyTile {
+  int64_t first = 0;
+  const float* keys = nullptr;
+  const float* values = nullptr;  // not read by capture
+  Values finite = Values::kFinite;
+};
+
+// Sums of a row's softmax over some keys: out = sum_j exp(s_j - max) v_j, sum = sum_j exp(s_j - max).
+// No visible key: max -inf, sum 0, out 0.
+struct Sums {
+  float* max = nullptr;  // (rows)
+  float* sum = nullptr;  // (rows)
+  float* out = nullptr;  // (rows, padded Dv)
+};
+
+// What a thread works in; sized once for the largest block of a call.
+class Scratch {
+ public:
+  Scratch(int64_t rows, const Layout& layout, int64_t panel);
+
+  float* queries() { return queries_.data(); }  // (rows, D), scaled
+  float* scores() { return scores_.data(); }    // (rows, kKeyTile)
+  Sums split() { return {split_stats_.data(), split_stats_.data() + rows_, split_out_.data()}; }
+  Sums total() { return {total_stats_.data(), total_stats_.data() + rows_, total_out_.data()}; }
+  float* row_values() { return row_values_.data(); }  // (rows), for passing numbers between steps
+  int64_t out_stride() const { return out_stride_; }
+
+ private:
+  int64_t rows_, out_stride_;
+  AlignedBuffer<float> queries_, scores_, split_stats_, split_out_, total_stats_, total_out_, row_values_;
+};
+
+struct ForwardKernels {
+  int64_t panel;  // as PackKernels::panel
+  // Loads and scales the block's queries; sets the total to what the sinks alone give.
+  void (*begin)(const Block& block, Scratch& scratch) noexcept;
+  // Sets the split's sums to nothing; adds a tile of keys to them; adds `from` (rows, out_stride) to the total.
+  void (*begin_split)(const Block& block, Scratch& scratch) noexcept;
+  void (*add_tile)(const Block& block, const KeyTile& tile, Scratch& scratch) noexcept;
+  void (*merge)(const Block& block, const Sums& from, Scratch& scratch) noexcept;
+  // Writes out and lse from the total.
+  void (*finish)(const Block& block, Scratch& scratch) noexcept;
+};
+
+ForwardKernels ForwardKernelsFor(Isa isa);
+
+}  // namespace qkv

@@ -1,0 +1,244 @@
+// The fused forward: for each tile of keys S = Q K^T, an online softmax, O += P V (Dao et al. 2022, algorithm 1;
+// Milakov & Gimelshein 2018). Loops: block of rows > split of keys > tile of keys > panel > group of rows.
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/block.h"
+#include "kernels/load.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/forward.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h.
+#include "hwy/highway.h"
+#include "kernels/math-inl.h"
+#include "kernels/multiply-inl.h"
+#include "kernels/score-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qkv {
+namespace HWY_NAMESPACE {
+namespace {
+
+constexpr int64_t kKeyStep = 64;  // keys of V a call: 64 x 64 channels are 16 KiB, in the first-level cache
+
+float RowMax(const float* s, Range span) {
+  const F32 tag;
+  const int64_t lanes = Lanes();
+  VecF32 m0 = hn::Set(tag, kBlocked), m1 = m0, m2 = m0, m3 = m0;
+  for (int64_t j = span.first; j < span.last; j += SumStep()) {
+    // The score comes first: where it is NaN, x86's maximum gives the second, and the sums carry the NaN on.
+    m0 = hn::Max(hn::LoadU(tag, s + j), m0);
+    m1 = hn::Max(hn::LoadU(tag, s + j + lanes), m1);
+    m2 = hn::Max(hn::LoadU(tag, s + j + 2 * lanes), m2);
+    m3 = hn::Max(hn::LoadU(tag, s + j + 3 * lanes), m3);
+  }
+  const float max = hn::GetLane(hn::MaxOfLanes(tag, hn::Max(hn::Max(m0, m1), hn::Max(m2, m3))));
+  if (max != kBlocked) return max;
+  // Nothing visible, or nothing but NaN: that must come out.
+  for (int64_t j = span.first; j < span.last; ++j) {
+    if (std::isnan(s[j])) return s[j];
+  }
+  return max;
+}
+
+// s = exp(s - base), and its sum. The difference is taken first, so the largest finite scores do not overflow.
+float ExpRow(float* s, Range span, float base) {
+  const F32 tag;
+  const int64_t lanes = Lanes();
+  const VecF32 factor = hn::Set(tag, kLog2E), shift = hn::Set(tag, base);
+  VecF32 sum[4] = {hn::Zero(tag), hn::Zero(tag), hn::Zero(tag), hn::Zero(tag)};
+  for (int64_t j = span.first; j < span.last; j += SumStep()) {
+    for (int n = 0; n < 4; ++n) {
+      float* at = s + j + n * lanes;
+      const VecF32 p = Exp2(tag, hn::Mul(hn::Sub(hn::LoadU(tag, at), shift), factor));
+      hn::StoreU(p, tag, at);
+      sum[n] = hn::Add(sum[n], p);
+    }
+  }
+  return hn::GetLane(hn::SumOfLanes(tag, hn::Add(hn::Add(sum[0], sum[1]), hn::Add(sum[2], sum[3]))));
+}
+
+float ExpOf(float x) { return hn::GetLane(Exp2(F32(), hn::Set(F32(), x * kLog2E))); }
+
+void ScaleRow(float factor, float* row, int64_t width) {
+  const F32 tag;
+  const VecF32 f = hn::Set(tag, factor);
+  for (int64_t c = 0; c < width; c += Lanes()) hn::StoreU(hn::Mul(hn::LoadU(tag, row + c), f), tag, row + c);
+}
+
+// Turns the tile's scores into exp(s - running maximum) and brings the split's sums up to it.
+void SoftmaxTile(const Block& block, const GroupRanges& ranges, float* scores, const Sums& sums,
+                 int64_t out_stride) {
+  for (int64_t r = 0; r < block.count; ++r) {
+    const Range span = WholeSteps(ranges.group[r / kTileRows]);
+    if (span.empty()) continue;
+    float* s = scores + r * kKeyTile;
+    const float tile_max = RowMax(s, span), old_max = sums.max[r];
+    if (!(tile_max <= old_max)) {  // greater, or NaN
+      const float rescale = ExpOf(old_max - tile_max);
+      if (old_max != kBlocked) ScaleRow(rescale, sums.out + r * out_stride, out_stride);
+      sums.sum[r] *= rescale;
+      sums.max[r] = tile_max;
+    }
+    // A row that has seen nothing yet counts from 0: its weights are zeros, not NaN.
+    sums.sum[r] += ExpRow(s, span, sums.max[r] == kBlocked ? 0.0f : sums.max[r]);
+  }
+}
+
+void DropWeights(const ScoreRules& rules, const Row& row, int64_t tile_first, Range span, float* p) {
+  for (int64_t j = span.first; j < span.last; j += 4) {  // tiles and spans begin at multiples of 4
+    const unsigned kept = rules.dropout->KeptOfFour(row.batch, row.head, row.position, (tile_first + j) / 4);
+    for (int64_t l = 0; l < 4; ++l) p[j + l] = (kept >> l) & 1 ? p[j + l] * rules.dropout_scale : 0.0f;
+  }
+}
+
+void DropTile(const Block& block, const KeyTile& tile, const GroupRanges& ranges, float* weights) {
+  for (int64_t r = 0; r < block.count; ++r) {
+    const Range span = WholeSteps(ranges.group[r / kTileRows]);
+    if (!span.empty()) DropWeights(*block.rules, block.rows[r], tile.first, span, weights + r * kKeyTile);
+  }
+}
+
+// out += P V, over each group's range only.
+void MultiplyValues(const Block& block, const GroupRanges& ranges, const float* weights, const float* values,
+                    float* out, int64_t out_stride) {
+  const int64_t width = PanelWidth(), dv = block.layout->dv;
+  for (int64_t channel = 0; channel < dv; channel += width) {
+    const float* panel = values + channel * kKeyTile;
+    const int64_t columns = std::min(width, dv - channel);
+    for (int64_t key = ranges.all.first / kKeyStep * kKeyStep; key < ranges.all.last; key += kKeyStep) {
+      for (int64_t g = 0; g < ranges.count; ++g) {
+        const int64_t first = std::max(key, ranges.group[g].first);
+        const int64_t last = std::min(key + kKeyStep, ranges.group[g].last);
+        if (first >= last) continue;
+        const int64_t r = g * kTileRows;
+        MultiplyPanel(std::min<int64_t>(kTileRows, block.count - r), columns, last - first,
+                      weights + r * kKeyTile + first, kKeyTile, panel + first * width, width,
+                      out + r * out_stride + channel, out_stride, Start::kAdd);
+      }
+    }
+  }
+}
+
+// Packing made zeros of the values that are not finite; rows that see them get them here. A weight that underflowed
+// to zero is still positive: infinity stays infinity.
+void AddNotFinite(const Block& block, const KeyTile& tile, const float* weights, float* out, int64_t out_stride) {
+  const Strided& v = block.key_values->v;
+  const int64_t last = std::min(kKeyTile, block.key_values->length - tile.first);
+  for (int64_t j = 0; j < last; ++j) {
+    const int64_t key = tile.first + j;
+    for (int64_t c = 0; c < block.layout->dv; ++c) {
+      const float value = LoadFloat(v.data, v.dtype, key * v.key + c * v.channel);
+      if (std::isfinite(value)) continue;
+      for (int64_t r = 0; r < block.count; ++r) {
+        const Row& row = block.rows[r];
+        if (!IsVisible(*block.rules, row, key)) continue;
+        const auto& dropout = block.rules->dropout;
+        if (dropout && !dropout->Kept(row.batch, row.head, row.position, key)) continue;
+        const float weight = weights[r * kKeyTile + j];
+        out[r * out_stride + c] += (weight == 0.0f ? FLT_MIN : weight) * value;
+      }
+    }
+  }
+}
+
+void Begin(const Block& block, Scratch& scratch) noexcept {
+  LoadQueries(block, scratch.queries());
+  const Sums total = scratch.total();
+  for (int64_t r = 0; r < block.count; ++r) {
+    const float* sink = block.rows[r].sink;
+    total.max[r] = sink == nullptr ? kBlocked : *sink;
+    total.sum[r] = total.max[r] == kBlocked ? 0.0f : 1.0f;
+  }
+  std::fill_n(total.out, block.count * scratch.out_stride(), 0.0f);
+}
+
+void BeginSplit(const Block& block, Scratch& scratch) noexcept {
+  const Sums split = scratch.split();
+  std::fill_n(split.max, block.count, kBlocked);
+  std::fill_n(split.sum, block.count, 0.0f);
+  std::fill_n(split.out, block.count * scratch.out_stride(), 0.0f);
+}
+
+void AddTile(const Block& block, const KeyTile& tile, Scratch& scratch) noexcept {
+  const GroupRanges ranges(block, tile.first);
+  if (ranges.all.empty()) return;
+  const Sums split = scratch.split();
+  ScoreTile(block, tile, ranges, scratch.queries(), scratch.scores());
+  SoftmaxTile(block, ranges, scratch.scores(), split, scratch.out_stride());
+  if (block.rules->dropout) DropTile(block, tile, ranges, scratch.scores());
+  MultiplyValues(block, ranges, scratch.scores(), tile.values, split.out, scratch.out_stride());
+  if (tile.finite == Values::kSomeNotFinite) {
+    AddNotFinite(block, tile, scratch.scores(), split.out, scratch.out_stride());
+  }
+}
+
+void Merge(const Block& block, const Sums& from, Scratch& scratch) noexcept {
+  const F32 tag;
+  const Sums total = scratch.total();
+  const int64_t stride = scratch.out_stride();
+  for (int64_t r = 0; r < block.count; ++r) {
+    if (from.max[r] == kBlocked) continue;
+    const float max = !(from.max[r] <= total.max[r]) ? from.max[r] : total.max[r];
+    const float keep = ExpOf(total.max[r] - max), add = ExpOf(from.max[r] - max);
+    total.sum[r] = total.sum[r] * keep + from.sum[r] * add;
+    total.max[r] = max;
+    const VecF32 keeps = hn::Set(tag, keep), adds = hn::Set(tag, add);
+    for (int64_t c = r * stride; c < (r + 1) * stride; c += Lanes()) {
+      const VecF32 kept = hn::Mul(hn::LoadU(tag, total.out + c), keeps);
+      hn::StoreU(hn::MulAdd(hn::LoadU(tag, from.out + c), adds, kept), tag, total.out + c);
+    }
+  }
+}
+
+void StoreRow(const float* from, const Layout& layout, void* to) {
+  if (layout.q_dtype == DType::kF32 && layout.out_channel == 1) {
+    std::copy_n(from, layout.dv, static_cast<float*>(to));
+    return;
+  }
+  for (int64_t c = 0; c < layout.dv; ++c) StoreDouble(from[c], to, layout.q_dtype, c * layout.out_channel);
+}
+
+void Finish(const Block& block, Scratch& scratch) noexcept {
+  const Sums total = scratch.total();
+  const int64_t stride = scratch.out_stride();
+  for (int64_t r = 0; r < block.count; ++r) {
+    const Row& row = block.rows[r];
+    float* out = total.out + r * stride;
+    const bool blocked = total.max[r] == kBlocked;
+    if (!blocked) ScaleRow(1.0f / total.sum[r], out, stride);
+    StoreRow(out, *block.layout, row.out);
+    if (row.lse != nullptr) *row.lse = blocked ? kBlocked : total.max[r] + std::log(total.sum[r]);
+  }
+}
+
+}  // namespace
+
+ForwardKernels ForwardTable() { return {PanelWidth(), &Begin, &BeginSplit, &AddTile, &Merge, &Finish}; }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace qkv
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include "kernels/targets.h"
+namespace qkv {
+
+ForwardKernels ForwardKernelsFor(Isa isa) { QKV_PICK_TABLE(isa, ForwardTable()) }
+
+Scratch::Scratch(int64_t rows, const Layout& layout, int64_t panel)
+    : rows_(rows),
+      out_stride_(PaddedWidth(layout.dv, panel)),
+      queries_(rows * layout.d),
+      scores_(rows * kKeyTile),
+      split_stats_(2 * rows),
+      split_out_(rows * out_stride_),
+      total_stats_(2 * rows),
+      total_out_(rows * out_stride_),
+      row_values_(rows) {}
+
+}  // namespace qkv
+#endif

@@ -1,0 +1,40 @@
+// One element of any floating type as float or double, and back.
+#pragma once
+
+#include <cmath>
+
+#include "kernels/problem.h"
+#include "runtime/half.h"
+
+namespace qkv {
+
+inline double LoadDouble(const void* data, DType dtype, int64_t index) {
+  switch (dtype) {
+    case DType::kF64: return static_cast<const double*>(data)[index];
+    case DType::kBF16: return ToFloat(static_cast<const BFloat16*>(data)[index]);
+    case DType::kF16: return ToFloat(static_cast<const Float16*>(data)[index]);
+    default: return static_cast<const float*>(data)[index];
+  }
+}
+
+inline float LoadFloat(const void* data, DType dtype, int64_t index) {
+  return static_cast<float>(LoadDouble(data, dtype, index));
+}
+
+inline void StoreDouble(double value, void* data, DType dtype, int64_t index) {
+  switch (dtype) {
+    case DType::kF64: static_cast<double*>(data)[index] = value; return;
+    case DType::kBF16: static_cast<BFloat16*>(data)[index] = ToBFloat16(static_cast<float>(value)); return;
+    case DType::kF16: static_cast<Float16*>(data)[index] = ToFloat16(static_cast<float>(value)); return;
+    default: static_cast<float*>(data)[index] = static_cast<float>(value); return;
+  }
+}
+
+// Whether key j may be attended to by the row: range, mask and bias agree.
+inline bool IsVisible(const ScoreRules& rules, const Row& row, int64_t j) {
+  if (j < row.first || j >= row.last) return false;
+  if (rules.has_mask && !row.mask[j * rules.mask_key]) return false;
+  return !rules.has_bias || LoadFloat(row.bias, rules.bias_dtype, j * rules.bias_key) != -HUGE_VALF;
+}
+
+}  // namespace qkv

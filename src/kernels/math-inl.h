@@ -1,0 +1,59 @@
+// exp and tanh on vectors.
+
+#if defined(QKV_KERNELS_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QKV_KERNELS_MATH_INL_H_
+#undef QKV_KERNELS_MATH_INL_H_
+#else
+#define QKV_KERNELS_MATH_INL_H_
+#endif
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qkv {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+inline constexpr float kLog2E = 1.4426950408889634f;
+
+// 2^x for x <= 0, or NaN; below -126 the result is zero. The integer part goes to the exponent's bits, the rest, in
+// [-1/2, 1/2], through a polynomial of degree 6 whose relative error is 1.9e-9 (a least-maximum fit; tests/kernels
+// holds the error in ULP). 2^0 is exactly 1.
+template <class D, class V = hn::Vec<D>> HWY_INLINE V Exp2(D tag, V x) {
+  // Adding 1.5 * 2^23 rounds to a whole number, which then stands in the low bits; 127 is the exponent's bias.
+  const V magic = hn::Set(tag, 12582912.0f + 127.0f);
+  const V rounded = hn::Add(x, magic);
+  const V f = hn::Sub(x, hn::Sub(rounded, magic));
+  V p = hn::Set(tag, 1.5345811848010703e-4f);
+  p = hn::MulAdd(p, f, hn::Set(tag, 1.3399931219280172e-3f));
+  p = hn::MulAdd(p, f, hn::Set(tag, 9.6184889577175612e-3f));
+  p = hn::MulAdd(p, f, hn::Set(tag, 5.5503287769659480e-2f));
+  p = hn::MulAdd(p, f, hn::Set(tag, 2.4022646890628324e-1f));
+  p = hn::MulAdd(p, f, hn::Set(tag, 6.9314720573726651e-1f));
+  p = hn::MulAdd(p, f, hn::Set(tag, 1.0f));
+  const hn::RebindToUnsigned<D> bits;
+  const V power = hn::BitCast(tag, hn::ShiftLeft<23>(hn::BitCast(bits, rounded)));
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(tag, -126.0f)), hn::Mul(p, power));
+}
+
+// tanh: an odd polynomial below 0.625 (relative error 1.3e-7 of its correction term), through exp above.
+template <class D, class V = hn::Vec<D>> HWY_INLINE V Tanh(D tag, V x) {
+  const V size = hn::Abs(x), square = hn::Mul(x, x);
+  V p = hn::Set(tag, -0.006096941368123916f);
+  p = hn::MulAdd(p, square, hn::Set(tag, 0.020997357394385914f));
+  p = hn::MulAdd(p, square, hn::Set(tag, -0.053850953440659675f));
+  p = hn::MulAdd(p, square, hn::Set(tag, 0.13332770083328482f));
+  p = hn::MulAdd(p, square, hn::Set(tag, -0.33333328948439594f));
+  const V small = hn::MulAdd(hn::Mul(p, square), x, x);
+  const V one = hn::Set(tag, 1.0f);
+  // With e = exp(-2 |x|): tanh |x| = (1 - e) / (1 + e).
+  const V e = Exp2(tag, hn::Mul(size, hn::Set(tag, -2.0f * kLog2E)));
+  const V large = hn::CopySign(hn::Div(hn::Sub(one, e), hn::Add(one, e)), x);
+  return hn::IfThenElse(hn::Lt(size, hn::Set(tag, 0.625f)), small, large);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace qkv
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard

@@ -1,0 +1,32 @@
+// Packing tiles of keys and values into float32 panels, whatever their type and strides.
+//
+// A tile holds kKeyTile keys. Packed keys: panels of `panel` keys, each (D, panel), so that a row of a panel is one
+// channel of consecutive keys. Packed values: panels of `panel` channels, each (kKeyTile, panel); the last one is
+// padded with zeros. Past the tile's `count` keys, packed keys are zeros up to a whole panel; what is beyond is never
+// read.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/problem.h"
+#include "runtime/cpu.h"
+
+namespace qkv {
+
+// What packing found out about the values of a tile.
+enum class Values { kFinite, kSomeNotFinite };
+
+struct PackKernels {
+  int64_t panel;  // keys or channels of a panel
+  // Keys first ... first + count - 1 (count <= kKeyTile) into kKeyTile * d floats.
+  void (*keys)(const Strided& k, int64_t first, int64_t count, int64_t d, float* packed) noexcept;
+  // Into kKeyTile * PaddedWidth(dv, panel) floats. Elements that are not finite are packed as zeros, so that a key
+  // that is blocked for a row cannot reach it; rows that do see such a key add it afterwards (kernels/forward.cc).
+  Values (*values)(const Strided& v, int64_t first, int64_t count, int64_t dv, float* packed) noexcept;
+};
+
+PackKernels PackKernelsFor(Isa isa);
+
+inline int64_t PaddedWidth(int64_t width, int64_t panel) { return (width + panel - 1) / panel * panel; }
+
+}  // namespace qkv

@@ -1,0 +1,68 @@
+// What a kernel is given: plain pointers, strides and ranges. Validation and planning (src/attention) fill these
+// in, so kernels check nothing. Strides are in elements.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "qkv/tensor.h"
+#include "runtime/random.h"
+
+namespace qkv {
+
+// Key tiles begin at absolute multiples of kKeyTile keys, and a row's sums are merged at absolute multiples of
+// kSplitKeys, whatever the batch, chunk or thread: that is what makes a row's bits depend on itself alone.
+inline constexpr int64_t kKeyTile = 256;     // 64 KiB of packed keys at D = 64: a tile of K, V and scores fit in L2
+inline constexpr int64_t kSplitKeys = 1024;  // 4 tiles: fine enough to share one long sequence among 64 threads
+inline constexpr int64_t kMaxBlockRows = 96; // 16 groups of 6 rows: scores 96 KiB
+
+// One vector of K or V: element c of key j is at data + j * key + c * channel.
+struct Strided {
+  const void* data = nullptr;
+  DType dtype = DType::kF32;
+  int64_t key = 0, channel = 1;
+};
+
+// The keys and values of one KV head of one sequence.
+struct KeyValues {
+  Strided k, v;
+  int64_t length = 0;  // keys
+};
+
+// What turns a scaled dot product into the score that enters the softmax, the same for all rows of a call.
+struct ScoreRules {
+  std::optional<float> softcap;
+  bool has_alibi = false;
+  bool has_mask = false;
+  int64_t mask_key = 0;    // stride of the mask along keys
+  bool has_bias = false;
+  DType bias_dtype = DType::kF32;
+  int64_t bias_key = 0;
+  std::optional<DropoutBits> dropout;
+  float dropout_scale = 1;  // 1 / (1 - p)
+};
+
+// One query of one head.
+struct Row {
+  int64_t batch = 0, head = 0, query = 0;  // where it stands in the call
+  int64_t position = 0;                    // p = query + offset
+  int64_t first = 0, last = 0;             // keys [first, last) pass causal, window and length
+  const void* q = nullptr;
+  void* out = nullptr;
+  float* lse = nullptr;                    // or null
+  const bool* mask = nullptr;              // (b, h, i, 0)
+  const void* bias = nullptr;              // (b, h, i, 0)
+  float slope = 0;                         // ALiBi's
+  const float* sink = nullptr;             // the head's, or null
+};
+
+// Sizes and layouts shared by all rows of a call.
+struct Layout {
+  int64_t d = 0, dv = 0;
+  float scale = 1;
+  DType q_dtype = DType::kF32;   // of q and out
+  int64_t q_channel = 1, out_channel = 1;
+};
+
+}  // namespace qkv

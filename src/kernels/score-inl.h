@@ -1,0 +1,195 @@
+// Scores of a block's rows against a tile of keys: scale * q . k, then softcap, ALiBi, bias; what is blocked is -inf.
+
+#if defined(QKV_KERNELS_SCORE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QKV_KERNELS_SCORE_INL_H_
+#undef QKV_KERNELS_SCORE_INL_H_
+#else
+#define QKV_KERNELS_SCORE_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "kernels/block.h"
+#include "kernels/convert-inl.h"
+#include "kernels/load.h"
+#include "kernels/math-inl.h"
+#include "kernels/multiply-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qkv {
+namespace HWY_NAMESPACE {
+
+inline constexpr int64_t kDepthStep = 128;  // channels a call: 128 x 64 keys are 32 KiB, in the first-level cache
+inline constexpr float kBlocked = -HUGE_VALF;
+
+// Keys [first, last) of a tile, relative to its first key.
+struct Range {
+  int64_t first = kKeyTile, last = 0;
+  bool empty() const { return first >= last; }
+};
+
+inline Range VisibleInTile(const Row& row, int64_t tile_first) {
+  return {std::clamp<int64_t>(row.first - tile_first, 0, kKeyTile),
+          std::clamp<int64_t>(row.last - tile_first, 0, kKeyTile)};
+}
+
+// The smallest range that holds all that rows [r, r + count) see of a tile.
+inline Range VisibleToAny(const Row* rows, int64_t count, int64_t tile_first) {
+  Range all;
+  for (int64_t r = 0; r < count; ++r) {
+    const Range one = VisibleInTile(rows[r], tile_first);
+    if (one.empty()) continue;
+    all.first = std::min(all.first, one.first);
+    all.last = std::max(all.last, one.last);
+  }
+  return all;
+}
+
+// Rows are multiplied in groups of kTileRows; each group has its own range, so a causal tile costs half.
+inline constexpr int64_t kMaxGroups = (kMaxBlockRows + kTileRows - 1) / kTileRows;
+
+struct GroupRanges {
+  Range group[kMaxGroups];
+  Range all;
+  int64_t count;
+
+  GroupRanges(const Block& block, int64_t tile_first) : count((block.count + kTileRows - 1) / kTileRows) {
+    for (int64_t g = 0; g < count; ++g) {
+      const int64_t r = g * kTileRows;
+      group[g] = VisibleToAny(block.rows + r, std::min<int64_t>(kTileRows, block.count - r), tile_first);
+      all.first = std::min(all.first, group[g].first);
+      all.last = std::max(all.last, group[g].last);
+    }
+  }
+};
+
+template <class T> void LoadQuery(const T* from, int64_t channel, int64_t d, float scale, float* to) {
+  const F32 tag;
+  if (channel == 1) {
+    ConvertToFloat(from, d, to);
+  } else {
+    for (int64_t c = 0; c < d; ++c) to[c] = LoadFloat(from, DTypeOf<T>::value, c * channel);
+  }
+  const VecF32 factor = hn::Set(tag, scale);
+  int64_t c = 0;
+  for (; c + Lanes() <= d; c += Lanes()) hn::StoreU(hn::Mul(hn::LoadU(tag, to + c), factor), tag, to + c);
+  for (; c < d; ++c) to[c] *= scale;
+}
+
+// The block's queries as float32, times the scale: (rows, D).
+inline void LoadQueries(const Block& block, float* to) {
+  const Layout& layout = *block.layout;
+  for (int64_t r = 0; r < block.count; ++r, to += layout.d) {
+    const void* q = block.rows[r].q;
+    switch (layout.q_dtype) {
+      case DType::kBF16:
+        LoadQuery(static_cast<const BFloat16*>(q), layout.q_channel, layout.d, layout.scale, to);
+        break;
+      case DType::kF16:
+        LoadQuery(static_cast<const Float16*>(q), layout.q_channel, layout.d, layout.scale, to);
+        break;
+      default: LoadQuery(static_cast<const float*>(q), layout.q_channel, layout.d, layout.scale, to);
+    }
+  }
+}
+
+// Dot products for every group's range, rounded out to whole vectors; the rest of `scores` is left as it was.
+inline void MultiplyScores(const Block& block, const GroupRanges& ranges, const float* queries, const float* keys,
+                           float* scores) {
+  const int64_t d = block.layout->d, width = PanelWidth();
+  for (int64_t panel = ranges.all.first / width * width; panel < ranges.all.last; panel += width) {
+    for (int64_t c = 0; c < d; c += kDepthStep) {
+      const float* b = keys + panel * d + c * width;
+      for (int64_t g = 0; g < ranges.count; ++g) {
+        const int64_t columns = std::min(width, ranges.group[g].last - panel);
+        if (columns <= 0 || ranges.group[g].first >= panel + width) continue;
+        const int64_t r = g * kTileRows;
+        MultiplyPanel(std::min<int64_t>(kTileRows, block.count - r), columns, std::min(kDepthStep, d - c),
+                      queries + r * d + c, d, b, width, scores + r * kKeyTile + panel, kKeyTile,
+                      c == 0 ? Start::kZero : Start::kAdd);
+      }
+    }
+  }
+}
+
+inline void Softcap(float cap, Range range, float* s) {
+  const F32 tag;
+  const VecF32 size = hn::Set(tag, cap), inverse = hn::Set(tag, 1.0f / cap);
+  for (int64_t j = range.first / Lanes() * Lanes(); j < range.last; j += Lanes()) {
+    hn::StoreU(hn::Mul(size, Tanh(tag, hn::Mul(hn::LoadU(tag, s + j), inverse))), tag, s + j);
+  }
+}
+
+inline void AddAlibi(const Row& row, int64_t tile_first, Range range, float* s) {
+  for (int64_t j = range.first; j < range.last; ++j) {
+    s[j] -= row.slope * std::abs(static_cast<float>(row.position - tile_first - j));
+  }
+}
+
+template <class T> void AddBias(const T* bias, int64_t stride, Range range, float* s) {
+  for (int64_t j = range.first; j < range.last; ++j) {
+    const float value = LoadFloat(bias, DTypeOf<T>::value, j * stride);
+    s[j] = value == kBlocked ? kBlocked : s[j] + value;  // -inf blocks even a score that is NaN or +inf
+  }
+}
+
+inline void AddBiasOfAnyType(const ScoreRules& rules, const Row& row, int64_t tile_first, Range range, float* s) {
+  const int64_t skip = tile_first * rules.bias_key;
+  switch (rules.bias_dtype) {
+    case DType::kBF16:
+      return AddBias(static_cast<const BFloat16*>(row.bias) + skip, rules.bias_key, range, s);
+    case DType::kF16: return AddBias(static_cast<const Float16*>(row.bias) + skip, rules.bias_key, range, s);
+    default: return AddBias(static_cast<const float*>(row.bias) + skip, rules.bias_key, range, s);
+  }
+}
+
+// After it, s holds the row's scores of the tile in `span`, with -inf for what is blocked. `span` is whole panels.
+inline void ApplyRules(const ScoreRules& rules, const Row& row, int64_t tile_first, Range span, float* s) {
+  const Range range = VisibleInTile(row, tile_first);
+  if (range.empty()) {
+    std::fill(s + span.first, s + span.last, kBlocked);
+    return;
+  }
+  if (rules.softcap) Softcap(*rules.softcap, range, s);
+  if (rules.has_alibi) AddAlibi(row, tile_first, range, s);
+  if (rules.has_bias) AddBiasOfAnyType(rules, row, tile_first, range, s);
+  if (rules.has_mask) {
+    const bool* mask = row.mask + tile_first * rules.mask_key;
+    for (int64_t j = range.first; j < range.last; ++j) {
+      if (!mask[j * rules.mask_key]) s[j] = kBlocked;
+    }
+  }
+  std::fill(s + span.first, s + range.first, kBlocked);
+  std::fill(s + range.last, s + span.last, kBlocked);
+}
+
+// Four vectors at a time, from absolute multiples of four within the tile: the order of a row's sums is fixed.
+HWY_INLINE int64_t SumStep() { return 4 * Lanes(); }
+
+inline Range WholeSteps(Range range) {
+  const int64_t step = SumStep();
+  return {range.first / step * step, (range.last + step - 1) / step * step};
+}
+
+// Scores of all rows of the block for the tile. Returns what was written, in whole steps; empty: nothing visible.
+inline Range ScoreTile(const Block& block, const KeyTile& tile, const GroupRanges& ranges, const float* queries,
+                       float* scores) {
+  if (ranges.all.empty()) return {};
+  MultiplyScores(block, ranges, queries, tile.keys, scores);
+  for (int64_t r = 0; r < block.count; ++r) {
+    const Range group = ranges.group[r / kTileRows];
+    if (!group.empty()) {
+      ApplyRules(*block.rules, block.rows[r], tile.first, WholeSteps(group), scores + r * kKeyTile);
+    }
+  }
+  return WholeSteps(ranges.all);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace qkv
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard
