@@ -30,7 +30,8 @@ std::vector<std::string_view> Split(std::string_view text, char separator) {
 }
 
 // Rows of one kind of the table that the build took from known_models.tsv, without the kind.
-template <size_t N> std::vector<std::array<std::string_view, N>> Rows(std::string_view kind) {
+template <size_t N>
+std::vector<std::array<std::string_view, N>> Rows(std::string_view kind) {
   std::vector<std::array<std::string_view, N>> rows;
   for (std::string_view line : Split(kKnownModelsTable, '\n')) {
     const std::vector<std::string_view> fields = Split(line, '\t');

@@ -29,7 +29,8 @@ struct Descriptor {
 }  // namespace
 
 MappedFile::MappedFile(const std::filesystem::path& path) {
-  const Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  // O_NONBLOCK: opening a pipe that nobody writes to would wait for ever.
+  const Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (file.value < 0) Fail(path, errno == ENOENT ? "no such file" : std::strerror(errno));
   struct stat status {};
   if (fstat(file.value, &status) != 0) Fail(path, std::strerror(errno));

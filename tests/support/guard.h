@@ -1,5 +1,5 @@
-// Memory that ends exactly at an unreadable page, so that one element too many is a crash. AddressSanitizer does
-// not see generated code or memory behind a mask; this does.
+// Memory that ends exactly at an unreadable page, so that one element too many is a crash. AddressSanitizer
+// does not see generated code or memory behind a mask; this does.
 #pragma once
 
 #include <sys/mman.h>
@@ -19,7 +19,8 @@ namespace qkv::test {
 enum class Edge { kEnd, kBegin };
 
 // `count` elements, zero at first. At kEnd data() is aligned for T only, whatever vectors would like.
-template <class T> class GuardedBuffer {
+template <class T>
+class GuardedBuffer {
   static_assert(std::is_trivially_copyable_v<T>);
 
  public:

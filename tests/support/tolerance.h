@@ -8,24 +8,25 @@
 
 namespace qkv::test {
 
-// Attention weights of a real model against transformers (eager, float32), absolute. A weight is at most 1, so its
-// own rounding is 6e-8; scores of size 30, after six layers of float32 sums of 384 terms in another order, differ
-// by up to about 1e-5, and a softmax passes on at most half of a score's difference.
+// Attention weights of a real model against transformers (eager, float32), absolute. A weight is at most 1, so
+// its own rounding is 6e-8; scores of size 30, after six layers of float32 sums of 384 terms in another order,
+// differ by up to about 1e-5, and a softmax passes on at most half of a score's difference.
 inline constexpr double kModelWeights = 2e-5;
 
 // Last hidden states of the same, absolute. They are of size 1 to 10 and leave a layer norm; differences of the
 // attention and feed-forward sums add up over the layers.
 inline constexpr double kModelHidden = 1e-4;
 
-// One attention layer against another way to compute it, float32, absolute: outputs of size 1 to 5 are sums of at
-// most 512 products in another order.
+// One attention layer against another way to compute it, float32, absolute: outputs of size 1 to 5 are sums of
+// at most 512 products in another order.
 inline constexpr float kLayerOutput = 2e-5f;
 
-// An activation's own error in a multiply's epilogue, absolute, for values up to 10: polynomials for erf and tanh.
+// An activation's own error in a multiply's epilogue, absolute, for values up to 10: polynomials for erf and
+// tanh.
 inline constexpr double kActivation = 2e-6;
 
-// Two exact algorithms in float64 on the same numbers (the reference against sums in another order), relative to
-// the largest value: a few hundred roundings of 1e-16.
+// Two exact algorithms in float64 on the same numbers (the reference against sums in another order), relative
+// to the largest value: a few hundred roundings of 1e-16.
 inline constexpr double kDouble = 1e-12;
 
 // The step from 1 to the next number of the type.
@@ -40,13 +41,15 @@ constexpr double Epsilon(DType dtype) {
 }
 
 // How far attention's output may be from the double-precision reference: twice as far as naive attention of the
-// same type is, plus four units in the last place of the largest value, for when naive attention happens to hit.
+// same type is, plus four units in the last place of the largest value, for when naive attention happens to
+// hit.
 constexpr double AttentionBound(double naive_error, DType dtype, double largest_value) {
   return 2 * naive_error + 4 * Epsilon(dtype) * largest_value;
 }
 
 // How far a float32 sum of `terms` products, in any order, may be from the exact one: gamma_n * sum |a_i b_i|
-// (Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, section 3.1); one more term for the bias.
+// (Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, section 3.1); one more term for the
+// bias.
 constexpr double DotBound(int64_t terms, double sum_of_magnitudes) {
   const double n_u = static_cast<double>(terms + 1) * Epsilon(DType::kF32) / 2;
   return n_u / (1 - n_u) * sum_of_magnitudes;
