@@ -6,11 +6,6 @@ option(QKV_INSTALL "Make the install rules" ${PROJECT_IS_TOP_LEVEL})
 function(qkv_library target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "NAME;EXPORT_NAME" "LAYERS")
   list(TRANSFORM arg_LAYERS PREPEND qkv_layer_)
-  foreach(layer ${arg_LAYERS})  # TEMPORARY
-    if(NOT TARGET ${layer})  # TEMPORARY
-      list(REMOVE_ITEM arg_LAYERS ${layer})  # TEMPORARY
-    endif()  # TEMPORARY
-  endforeach()  # TEMPORARY
   list(TRANSFORM arg_LAYERS REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>" OUTPUT_VARIABLE objects)
   add_library(${target} SHARED ${objects})
   add_library(qkv::${arg_EXPORT_NAME} ALIAS ${target})
@@ -61,6 +56,21 @@ qkv_pkg_config(qkv-attention "Exact, fused attention for CPUs: the operator")
 qkv_pkg_config(qkv "${PROJECT_DESCRIPTION}")
 
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT library)
-if(QKV_BUILD_CLI AND TARGET qkv_cli)
+
+if(QKV_BUILD_CLI)
   install(TARGETS qkv_cli COMPONENT command)
+  configure_file(cmake/qkv.1.in package/qkv.1 @ONLY)
+  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/package/qkv.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT command)
+endif()
+if(QKV_BUILD_CLI AND NOT CMAKE_CROSSCOMPILING)  # the command writes its own completions
+  function(qkv_completion shell file folder)
+    set(script ${CMAKE_CURRENT_BINARY_DIR}/package/${file})
+    add_custom_command(OUTPUT ${script} COMMAND qkv_cli completion ${shell} > ${script} DEPENDS qkv_cli VERBATIM)
+    target_sources(qkv_completions PRIVATE ${script})
+    install(FILES ${script} DESTINATION ${CMAKE_INSTALL_DATADIR}/${folder} COMPONENT command)
+  endfunction()
+  add_custom_target(qkv_completions ALL)
+  qkv_completion(bash qkv bash-completion/completions)
+  qkv_completion(zsh _qkv zsh/site-functions)
+  qkv_completion(fish qkv.fish fish/vendor_completions.d)
 endif()

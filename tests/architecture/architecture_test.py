@@ -36,7 +36,7 @@ OWNER = {
 # Libraries that one part of the project alone knows, by the start of the header's name.
 LIBRARY_USERS = {
     "omp.h": ["runtime"],
-    "nlohmann/": ["runtime", "formats", "text", "models", "cli"],
+    "nlohmann/": ["runtime", "formats", "text", "view", "models", "cli"],
     "hwy/": ["kernels"],
     "oneapi/": ["layers"],
     "dnnl": ["layers"],
