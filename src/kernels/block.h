@@ -39,7 +39,7 @@ class Scratch {
   Scratch(int64_t rows, const Layout& layout, int64_t panel);
 
   float* queries() { return queries_.data(); }  // (rows, D), scaled
-  float* scores() { return scores_.data(); }    // (rows, kKeyTile)
+  float* scores() { return scores_.data(); }    // (rows, kKeyTile), rows kScoreStride apart
   Sums split() { return {split_stats_.data(), split_stats_.data() + rows_, split_out_.data()}; }
   Sums total() { return {total_stats_.data(), total_stats_.data() + rows_, total_out_.data()}; }
   float* row_values() { return row_values_.data(); }  // (rows), for passing numbers between steps

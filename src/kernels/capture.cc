@@ -21,10 +21,12 @@ float WeightRow(const RowCapture& row, Range span, float* s) {
   const F32 tag;
   const VecF32 max = hn::Set(tag, row.max), inverse = hn::Set(tag, row.inverse_sum);
   const VecF32 log_sum = hn::Set(tag, -std::log(row.inverse_sum));
+  const bool lowered = !(std::abs(row.max) <= kLargestBase);
+  const RowExp exp(lowered ? 0.0f : row.max);
   VecF32 entropy = hn::Zero(tag);
   for (int64_t j = span.first; j < span.last; j += Lanes()) {
-    const VecF32 relative = hn::Sub(hn::LoadU(tag, s + j), max);
-    const VecF32 weight = hn::Mul(Exp2(tag, hn::Mul(relative, hn::Set(tag, kLog2E))), inverse);
+    const VecF32 score = hn::LoadU(tag, s + j), relative = hn::Sub(score, max);
+    const VecF32 weight = hn::Mul(exp(tag, lowered ? relative : score), inverse);
     hn::StoreU(weight, tag, s + j);
     // A weight of zero adds nothing, though its logarithm is -inf.
     const VecF32 part = hn::Mul(weight, hn::Sub(log_sum, relative));
@@ -89,7 +91,7 @@ void AddTile(const Block& block, const KeyTile& tile, RowCapture* captures, int6
   if (ScoreTile(block, tile, ranges, scratch.queries(), scratch.scores()).empty()) return;
   for (int64_t r = 0; r < block.count; ++r) {
     AddRow(block.rows[r], tile, WholeSteps(ranges.group[r / kTileRows]), captures[r], top_k, values,
-           scratch.scores() + r * kKeyTile);
+           scratch.scores() + r * kScoreStride);
   }
 }
 

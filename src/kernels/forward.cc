@@ -44,21 +44,31 @@ float RowMax(const float* s, Range span) {
   return max;
 }
 
-// s = exp(s - base), and its sum. The difference is taken first, so the largest finite scores do not overflow.
+// A row whose base is too large to multiply, or NaN or infinite, is brought down to base 0.
+HWY_NOINLINE float LowerRow(float* s, Range span, float base) {
+  for (int64_t j = span.first; j < span.last; ++j) s[j] -= base;
+  return 0.0f;
+}
+
+// s = exp(s - base), and its sum.
 float ExpRow(float* s, Range span, float base) {
   const F32 tag;
   const int64_t lanes = Lanes();
-  const VecF32 factor = hn::Set(tag, kLog2E), shift = hn::Set(tag, base);
-  VecF32 sum[4] = {hn::Zero(tag), hn::Zero(tag), hn::Zero(tag), hn::Zero(tag)};
+  if (!(std::abs(base) <= kLargestBase)) base = LowerRow(s, span, base);
+  const RowExp exp(base);
+  VecF32 sum0 = hn::Zero(tag), sum1 = sum0, sum2 = sum0, sum3 = sum0;
+  const auto step = [&](float* at) HWY_ATTR {
+    const VecF32 p = exp(tag, hn::LoadU(tag, at));
+    hn::StoreU(p, tag, at);
+    return p;
+  };
   for (int64_t j = span.first; j < span.last; j += SumStep()) {
-    for (int n = 0; n < 4; ++n) {
-      float* at = s + j + n * lanes;
-      const VecF32 p = Exp2(tag, hn::Mul(hn::Sub(hn::LoadU(tag, at), shift), factor));
-      hn::StoreU(p, tag, at);
-      sum[n] = hn::Add(sum[n], p);
-    }
+    sum0 = hn::Add(sum0, step(s + j));
+    sum1 = hn::Add(sum1, step(s + j + lanes));
+    sum2 = hn::Add(sum2, step(s + j + 2 * lanes));
+    sum3 = hn::Add(sum3, step(s + j + 3 * lanes));
   }
-  return hn::GetLane(hn::SumOfLanes(tag, hn::Add(hn::Add(sum[0], sum[1]), hn::Add(sum[2], sum[3]))));
+  return hn::GetLane(hn::SumOfLanes(tag, hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3))));
 }
 
 float ExpOf(float x) { return hn::GetLane(Exp2(F32(), hn::Set(F32(), x * kLog2E))); }
@@ -75,7 +85,7 @@ void SoftmaxTile(const Block& block, const GroupRanges& ranges, float* scores, c
   for (int64_t r = 0; r < block.count; ++r) {
     const Range span = WholeSteps(ranges.group[r / kTileRows]);
     if (span.empty()) continue;
-    float* s = scores + r * kKeyTile;
+    float* s = scores + r * kScoreStride;
     const float tile_max = RowMax(s, span), old_max = sums.max[r];
     if (!(tile_max <= old_max)) {  // greater, or NaN
       const float rescale = ExpOf(old_max - tile_max);
@@ -98,7 +108,7 @@ void DropWeights(const ScoreRules& rules, const Row& row, int64_t tile_first, Ra
 void DropTile(const Block& block, const KeyTile& tile, const GroupRanges& ranges, float* weights) {
   for (int64_t r = 0; r < block.count; ++r) {
     const Range span = WholeSteps(ranges.group[r / kTileRows]);
-    if (!span.empty()) DropWeights(*block.rules, block.rows[r], tile.first, span, weights + r * kKeyTile);
+    if (!span.empty()) DropWeights(*block.rules, block.rows[r], tile.first, span, weights + r * kScoreStride);
   }
 }
 
@@ -116,7 +126,7 @@ void MultiplyValues(const Block& block, const GroupRanges& ranges, const float* 
         if (first >= last) continue;
         const int64_t r = g * kTileRows;
         MultiplyPanel(std::min<int64_t>(kTileRows, block.count - r), columns, last - first,
-                      weights + r * kKeyTile + first, kKeyTile, panel + first * width, width,
+                      weights + r * kScoreStride + first, kScoreStride, panel + first * width, width,
                       out + r * out_stride + channel, out_stride, Start::kAdd);
       }
     }
@@ -138,7 +148,7 @@ void AddNotFinite(const Block& block, const KeyTile& tile, const float* weights,
         if (!IsVisible(*block.rules, row, key)) continue;
         const auto& dropout = block.rules->dropout;
         if (dropout && !dropout->Kept(row.batch, row.head, row.position, key)) continue;
-        const float weight = weights[r * kKeyTile + j];
+        const float weight = weights[r * kScoreStride + j];
         out[r * out_stride + c] += (weight == 0.0f ? FLT_MIN : weight) * value;
       }
     }
@@ -233,7 +243,7 @@ Scratch::Scratch(int64_t rows, const Layout& layout, int64_t panel)
     : rows_(rows),
       out_stride_(PaddedWidth(layout.dv, panel)),
       queries_(rows * layout.d),
-      scores_(rows * kKeyTile),
+      scores_(rows * kScoreStride),
       split_stats_(2 * rows),
       split_out_(rows * out_stride_),
       total_stats_(2 * rows),

@@ -16,10 +16,20 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 inline constexpr float kLog2E = 1.4426950408889634f;
 
-// 2^x for x <= 0, or NaN; below -126 the result is zero. The integer part goes to the exponent's bits, the rest, in
-// [-1/2, 1/2], through a polynomial of degree 6 whose relative error is 1.9e-9 (a least-maximum fit; tests/kernels
-// holds the error in ULP). 2^0 is exactly 1.
+// The larger of x and a number; NaN stays NaN.
+template <class D, class V = hn::Vec<D>> HWY_INLINE V AtLeast(D tag, V x, float least) {
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+  return hn::Max(hn::Set(tag, least), x);  // x86 gives the second where one is NaN
+#else
+  return hn::IfThenElse(hn::Lt(x, hn::Set(tag, least)), hn::Set(tag, least), x);
+#endif
+}
+
+// 2^x for x <= 0, or NaN; below about -126.5 the result is zero. The integer part goes to the exponent's bits, the
+// rest, in [-1/2, 1/2], through a polynomial of degree 6 whose relative error is 1.9e-9 (a least-maximum fit;
+// tests/kernels holds the error in ULP). 2^0 is exactly 1.
 template <class D, class V = hn::Vec<D>> HWY_INLINE V Exp2(D tag, V x) {
+  x = AtLeast(tag, x, -127.0f);  // 2^-127 has the exponent bits of zero
   // Adding 1.5 * 2^23 rounds to a whole number, which then stands in the low bits; 127 is the exponent's bias.
   const V magic = hn::Set(tag, 12582912.0f + 127.0f);
   const V rounded = hn::Add(x, magic);
@@ -33,8 +43,21 @@ template <class D, class V = hn::Vec<D>> HWY_INLINE V Exp2(D tag, V x) {
   p = hn::MulAdd(p, f, hn::Set(tag, 1.0f));
   const hn::RebindToUnsigned<D> bits;
   const V power = hn::BitCast(tag, hn::ShiftLeft<23>(hn::BitCast(bits, rounded)));
-  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(tag, -126.0f)), hn::Mul(p, power));
+  return hn::Mul(p, power);
 }
+
+// exp(s - base) for a row of scores s <= base: the multiply by log2 e and the subtraction are one rounding, and the
+// rounding of base * log2 e is common to the whole row, so it cancels when weights are divided by their sum.
+struct RowExp {
+  explicit RowExp(float base) : shift(base * kLog2E) {}
+  template <class D, class V = hn::Vec<D>> HWY_INLINE V operator()(D tag, V s) const {
+    return Exp2(tag, hn::MulSub(s, hn::Set(tag, kLog2E), hn::Set(tag, shift)));
+  }
+  float shift;
+};
+
+// Beyond it, base * log2 e overflows: such rows are brought down to base 0 first.
+inline constexpr float kLargestBase = 1e38f;
 
 // tanh: an odd polynomial below 0.625 (relative error 1.3e-7 of its correction term), through exp above.
 template <class D, class V = hn::Vec<D>> HWY_INLINE V Tanh(D tag, V x) {

@@ -33,6 +33,14 @@ inline constexpr int kTileVectors = 2;
 HWY_INLINE int64_t Lanes() { return static_cast<int64_t>(hn::Lanes(F32())); }
 HWY_INLINE int64_t PanelWidth() { return kTileVectors * Lanes(); }  // columns of a packed panel
 
+// Loops over accumulators must be unrolled in full, or the accumulators live in memory.
+#undef QKV_UNROLL
+#if defined(__clang__)
+#define QKV_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define QKV_UNROLL _Pragma("GCC unroll 8")
+#endif
+
 enum class Start { kZero, kAdd };  // whether c is overwritten without being read, or added to
 
 // a: element (r, k) at a[r * lda + k]. b: row k at b + k * ldb, kVectors vectors. c: row r at c + r * ldc.
@@ -43,21 +51,21 @@ HWY_NOINLINE void MultiplyTile(int64_t depth, const float* HWY_RESTRICT a, int64
   const F32 tag;
   const int64_t lanes = Lanes();
   VecF32 sum[kRows][kVectors];
-  for (int r = 0; r < kRows; ++r) {
-    for (int n = 0; n < kVectors; ++n) {
+  QKV_UNROLL for (int r = 0; r < kRows; ++r) {
+    QKV_UNROLL for (int n = 0; n < kVectors; ++n) {
       sum[r][n] = start == Start::kZero ? hn::Zero(tag) : hn::LoadU(tag, c + r * ldc + n * lanes);
     }
   }
   for (int64_t k = 0; k < depth; ++k, b += ldb) {
     VecF32 row[kVectors];
-    for (int n = 0; n < kVectors; ++n) row[n] = hn::LoadU(tag, b + n * lanes);
-    for (int r = 0; r < kRows; ++r) {
+    QKV_UNROLL for (int n = 0; n < kVectors; ++n) row[n] = hn::LoadU(tag, b + n * lanes);
+    QKV_UNROLL for (int r = 0; r < kRows; ++r) {
       const VecF32 factor = hn::Set(tag, a[r * lda + k]);
-      for (int n = 0; n < kVectors; ++n) sum[r][n] = hn::MulAdd(factor, row[n], sum[r][n]);
+      QKV_UNROLL for (int n = 0; n < kVectors; ++n) sum[r][n] = hn::MulAdd(factor, row[n], sum[r][n]);
     }
   }
-  for (int r = 0; r < kRows; ++r) {
-    for (int n = 0; n < kVectors; ++n) hn::StoreU(sum[r][n], tag, c + r * ldc + n * lanes);
+  QKV_UNROLL for (int r = 0; r < kRows; ++r) {
+    QKV_UNROLL for (int n = 0; n < kVectors; ++n) hn::StoreU(sum[r][n], tag, c + r * ldc + n * lanes);
   }
 }
 

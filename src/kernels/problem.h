@@ -16,6 +16,7 @@ namespace qkv {
 inline constexpr int64_t kKeyTile = 256;     // 64 KiB of packed keys at D = 64: a tile of K, V and scores fit in L2
 inline constexpr int64_t kSplitKeys = 1024;  // 4 tiles: fine enough to share one long sequence among 64 threads
 inline constexpr int64_t kMaxBlockRows = 96; // 16 groups of 6 rows: scores 96 KiB
+inline constexpr int64_t kScoreStride = kKeyTile + 16;  // of a row of scores: off the powers of two, which share cache sets
 
 // One vector of K or V: element c of key j is at data + j * key + c * channel.
 struct Strided {

@@ -108,7 +108,7 @@ inline void MultiplyScores(const Block& block, const GroupRanges& ranges, const 
         if (columns <= 0 || ranges.group[g].first >= panel + width) continue;
         const int64_t r = g * kTileRows;
         MultiplyPanel(std::min<int64_t>(kTileRows, block.count - r), columns, std::min(kDepthStep, d - c),
-                      queries + r * d + c, d, b, width, scores + r * kKeyTile + panel, kKeyTile,
+                      queries + r * d + c, d, b, width, scores + r * kScoreStride + panel, kScoreStride,
                       c == 0 ? Start::kZero : Start::kAdd);
       }
     }
@@ -182,7 +182,7 @@ inline Range ScoreTile(const Block& block, const KeyTile& tile, const GroupRange
   for (int64_t r = 0; r < block.count; ++r) {
     const Range group = ranges.group[r / kTileRows];
     if (!group.empty()) {
-      ApplyRules(*block.rules, block.rows[r], tile.first, WholeSteps(group), scores + r * kKeyTile);
+      ApplyRules(*block.rules, block.rows[r], tile.first, WholeSteps(group), scores + r * kScoreStride);
     }
   }
   return WholeSteps(ranges.all);
