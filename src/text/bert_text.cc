@@ -14,11 +14,8 @@ constexpr char32_t kFirstDecomposing = 0xC0;  // no character below it decompose
 // One character of the text through the first two steps, onto the end of `out`.
 void AppendCleaned(const BertNormalizer& normalizer, Character c, std::vector<Character>& out) {
   if (normalizer.clean_text) {
-    if (IsWhitespace(c.value)) {
-      c.value = ' ';
-    } else if (c.value == 0 || c.value == 0xFFFD || IsControl(c.value)) {
-      return;
-    }
+    if (c.value == 0 || c.value == 0xFFFD || IsControl(c.value)) return;
+    if (IsWhitespace(c.value)) c.value = ' ';
   }
   if (normalizer.handle_chinese_chars && IsChinese(c.value)) {
     const Character space{' ', c.first, c.last};

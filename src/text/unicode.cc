@@ -50,7 +50,10 @@ constexpr LowerRange kLaterLower[] = {
 
 bool IsWhitespace(char32_t c) { return u_isUWhiteSpace(Icu(c)) != 0; }
 
-bool IsControl(char32_t c) { return HasCategory(c, U_GC_CC_MASK | U_GC_CF_MASK | U_GC_CO_MASK); }
+bool IsControl(char32_t c) {
+  if (c == '\t' || c == '\n' || c == '\r') return false;
+  return HasCategory(c, U_GC_CC_MASK | U_GC_CF_MASK | U_GC_CO_MASK);
+}
 
 bool IsNonspacingMark(char32_t c) {
   switch (c) {

@@ -9,7 +9,7 @@
 namespace qkv {
 
 bool IsWhitespace(char32_t c);       // Unicode's White_Space
-bool IsControl(char32_t c);          // Cc, Cf, Co of Unicode 8; tab, line feed and carriage return too
+bool IsControl(char32_t c);          // Cc, Cf, Co of Unicode 8, but for tab, line feed, carriage return
 bool IsNonspacingMark(char32_t c);   // Mn of Unicode 8
 bool IsBertPunctuation(char32_t c);  // every ASCII sign that is no letter or digit ('$' too), P* of Unicode 8
 bool IsChinese(char32_t c);          // BERT's blocks of CJK ideographs; not kana, not hangul
