@@ -2,13 +2,15 @@
 # A program links one of the two: libqkv holds the operator as well.
 option(QKV_INSTALL "Make the install rules" ${PROJECT_IS_TOP_LEVEL})
 
-# qkv_library(TARGET NAME library EXPORT_NAME name LAYERS layer...): the layers as one shared library, qkv::name.
-function(qkv_library target)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "NAME;EXPORT_NAME" "LAYERS")
+# qkv_library(NAME OUTPUT library LAYERS layer...): the layers as one shared library, qkv::NAME. The target is
+# qkv_NAME: the build folder's file qkv, the command, would hide a target of that name.
+function(qkv_library name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "OUTPUT" "LAYERS")
+  set(target qkv_${name})
   list(TRANSFORM arg_LAYERS PREPEND qkv_layer_)
   list(TRANSFORM arg_LAYERS REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>" OUTPUT_VARIABLE objects)
   add_library(${target} SHARED ${objects})
-  add_library(qkv::${arg_EXPORT_NAME} ALIAS ${target})
+  add_library(qkv::${name} ALIAS ${target})
   # All code is in the objects; the layers are linked for the libraries that they use.
   target_link_libraries(${target} PRIVATE ${arg_LAYERS} qkv_settings)
   target_link_options(${target} PRIVATE LINKER:--version-script=${PROJECT_SOURCE_DIR}/cmake/exports.map)
@@ -19,15 +21,15 @@ function(qkv_library target)
   target_include_directories(${target} INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                              $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   set_target_properties(${target} PROPERTIES
-    OUTPUT_NAME ${arg_NAME} EXPORT_NAME ${arg_EXPORT_NAME}
+    OUTPUT_NAME ${arg_OUTPUT} EXPORT_NAME ${name}
     LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/exports.map
     VERSION ${PROJECT_VERSION}
     SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})  # before 1.0 a minor version may break
 endfunction()
 
 set(operator_layers runtime kernels attention)
-qkv_library(qkv_attention NAME qkv-attention EXPORT_NAME attention LAYERS ${operator_layers})
-qkv_library(qkv NAME qkv EXPORT_NAME qkv LAYERS ${operator_layers} layers formats text models view)
+qkv_library(attention OUTPUT qkv-attention LAYERS ${operator_layers})
+qkv_library(qkv OUTPUT qkv LAYERS ${operator_layers} layers formats text models view)
 
 if(NOT QKV_INSTALL)
   return()
@@ -36,7 +38,7 @@ endif()
 # Component library: what a program is built with and runs on. Component command: qkv itself.
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/qkv)
-install(TARGETS qkv_attention qkv EXPORT qkvTargets COMPONENT library)
+install(TARGETS qkv_attention qkv_qkv EXPORT qkvTargets COMPONENT library)
 install(DIRECTORY include/qkv DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT library FILES_MATCHING PATTERN *.h)
 install(EXPORT qkvTargets NAMESPACE qkv:: DESTINATION ${package_dir} COMPONENT library)
 configure_package_config_file(cmake/qkvConfig.cmake.in package/qkvConfig.cmake INSTALL_DESTINATION ${package_dir})
