@@ -1,5 +1,9 @@
 #include "runtime/cpu.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -26,6 +30,14 @@ Isa FromEnvironment() {
               "one of " + Names(supported), name);
 }
 
+#if defined(__x86_64__)
+// Clang 14's __builtin_cpu_supports does not know this one.
+bool HasF16c() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+#endif
+
 std::atomic<int> g_isa{-1};  // -1: not chosen yet
 
 }  // namespace
@@ -47,11 +59,10 @@ std::vector<Isa> SupportedIsas() {
   std::vector<Isa> isas{Isa::kPortable};
 #if defined(__x86_64__)
   const auto has = [](auto... flags) { return (flags && ...); };
-  const bool sse4 = has(__builtin_cpu_supports("sse4.2"), __builtin_cpu_supports("aes"),
-                        __builtin_cpu_supports("pclmul"));
-  const bool avx2 = has(sse4, __builtin_cpu_supports("avx2"), __builtin_cpu_supports("fma"),
-                        __builtin_cpu_supports("f16c"), __builtin_cpu_supports("bmi"),
-                        __builtin_cpu_supports("bmi2"));
+  const bool sse4 =
+      has(__builtin_cpu_supports("sse4.2"), __builtin_cpu_supports("aes"), __builtin_cpu_supports("pclmul"));
+  const bool avx2 = has(sse4, __builtin_cpu_supports("avx2"), __builtin_cpu_supports("fma"), HasF16c(),
+                        __builtin_cpu_supports("bmi"), __builtin_cpu_supports("bmi2"));
   const bool avx512 = has(avx2, __builtin_cpu_supports("avx512f"), __builtin_cpu_supports("avx512bw"),
                           __builtin_cpu_supports("avx512cd"), __builtin_cpu_supports("avx512dq"),
                           __builtin_cpu_supports("avx512vl"));
