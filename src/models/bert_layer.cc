@@ -1,0 +1,92 @@
+#include "models/bert_layer.h"
+
+#include <algorithm>
+#include <array>
+
+#include "qkv/error.h"
+
+namespace qkv {
+namespace {
+
+constexpr const char* kWordEmbeddings = "embeddings.word_embeddings.weight";
+
+// Rows that pass through the rest of a layer at a time. The widened rows (1.5 MiB at 4 x 384 channels) then
+// stay in the second-level caches, and the multiplies are tall enough to run at full speed.
+constexpr int64_t kRowsAtOnce = 256;
+
+Activation ActivationOf(const BertConfig& config) {
+  if (config.hidden_act == "relu") return Activation::kRelu;
+  return config.hidden_act == "gelu" ? Activation::kGeluErf : Activation::kGeluTanh;
+}
+
+Linear ReadLinear(const BertTensors& tensors, const std::string& name, int64_t inputs, int64_t outputs,
+                  Activation activation = Activation::kNone) {
+  const Floats weight = tensors.Matrix(name + ".weight", outputs, inputs);
+  const Floats bias = tensors.Vector(name + ".bias", outputs);
+  return Linear(inputs, LinearPart{weight.values.data(), bias.values.data(), outputs}, activation);
+}
+
+// W_Q, W_K and W_V in one multiply.
+Linear ReadQkv(const BertTensors& tensors, const std::string& name, int64_t width) {
+  std::array<Floats, 3> weights, biases;
+  std::array<LinearPart, 3> parts;
+  const std::array<const char*, 3> names{"query", "key", "value"};
+  for (size_t i = 0; i < parts.size(); ++i) {
+    weights[i] = tensors.Matrix(name + "." + names[i] + ".weight", width, width);
+    biases[i] = tensors.Vector(name + "." + names[i] + ".bias", width);
+    parts[i] = {weights[i].values.data(), biases[i].values.data(), width};
+  }
+  return Linear(width, parts);
+}
+
+std::string LayerName(int64_t index) { return "encoder.layer." + std::to_string(index); }
+
+}  // namespace
+
+BertTensors::BertTensors(const TensorFiles& files) : files_(files) {
+  const std::string headed = std::string("bert.") + kWordEmbeddings;
+  if (files.Find(kWordEmbeddings) == nullptr && files.Find(headed) != nullptr) prefix_ = "bert.";
+}
+
+Floats BertTensors::Matrix(const std::string& name, int64_t rows, int64_t columns) const {
+  return files_.RequireFloats(prefix_ + name, {rows, columns});
+}
+
+Floats BertTensors::Vector(const std::string& name, int64_t size) const {
+  return files_.RequireFloats(prefix_ + name, {size});
+}
+
+LayerNorm BertTensors::Norm(const std::string& name, const BertConfig& config) const {
+  const bool converted = files_.Find(prefix_ + name + ".gamma") != nullptr;
+  const Floats gain = Vector(name + (converted ? ".gamma" : ".weight"), config.hidden_size);
+  const Floats shift = Vector(name + (converted ? ".beta" : ".bias"), config.hidden_size);
+  return LayerNorm(gain.values, shift.values, static_cast<float>(config.layer_norm_eps));
+}
+
+BertLayer::BertLayer(const BertTensors& tensors, const BertConfig& config, int64_t index)
+    : qkv_(ReadQkv(tensors, LayerName(index) + ".attention.self", config.hidden_size)),
+      output_(ReadLinear(tensors, LayerName(index) + ".attention.output.dense", config.hidden_size,
+                         config.hidden_size)),
+      output_norm_(tensors.Norm(LayerName(index) + ".attention.output.LayerNorm", config)),
+      up_(ReadLinear(tensors, LayerName(index) + ".intermediate.dense", config.hidden_size,
+                     config.intermediate_size, ActivationOf(config))),
+      down_(ReadLinear(tensors, LayerName(index) + ".output.dense", config.intermediate_size,
+                       config.hidden_size)),
+      down_norm_(tensors.Norm(LayerName(index) + ".output.LayerNorm", config)) {}
+
+void BertLayer::Finish(const float* attended, int64_t rows, float* h, float* scratch) const {
+  const int64_t width = output_.outputs();
+  for (int64_t first = 0; first < rows; first += kRowsAtOnce) {
+    const int64_t count = std::min(kRowsAtOnce, rows - first);
+    float* h_rows = h + first * width;
+    output_.Forward(attended + first * width, count, h_rows, Into::kAdd);
+    output_norm_.Forward(h_rows, count, h_rows);
+    up_.Forward(h_rows, count, scratch);
+    down_.Forward(scratch, count, h_rows, Into::kAdd);
+    down_norm_.Forward(h_rows, count, h_rows);
+  }
+}
+
+int64_t BertLayer::ScratchSize(int64_t rows) const { return std::min(rows, kRowsAtOnce) * up_.outputs(); }
+
+}  // namespace qkv

@@ -1,0 +1,50 @@
+// One layer of a BERT encoder (Devlin et al. 2019, after Vaswani et al. 2017), normalised after each step:
+//   h = norm(h + W_O attention(h)), then h = norm(h + W_down f(W_up h)).
+// The attention between Project and Finish is the caller's.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "formats/config.h"
+#include "formats/tensor_files.h"
+#include "layers/layer_norm.h"
+#include "layers/linear.h"
+
+namespace qkv {
+
+// Tensors of a BERT checkpoint by their names in transformers' BertModel.
+class BertTensors {
+ public:
+  explicit BertTensors(const TensorFiles& files);
+
+  Floats Matrix(const std::string& name, int64_t rows, int64_t columns) const;
+  Floats Vector(const std::string& name, int64_t size) const;
+  // `name` + ".weight" and ".bias", or ".gamma" and ".beta" as files converted from TensorFlow call them.
+  LayerNorm Norm(const std::string& name, const BertConfig& config) const;
+
+ private:
+  const TensorFiles& files_;
+  std::string prefix_;  // "bert." where the file holds a model with a head on top
+};
+
+class BertLayer {
+ public:
+  // `index` counts from 0. Error{kFile} naming the tensor that is missing or has another shape.
+  BertLayer(const BertTensors& tensors, const BertConfig& config, int64_t index);
+
+  // h (rows, C) -> qkv (rows, 3 C): the queries of all heads, then the keys, then the values.
+  void Project(const float* h, int64_t rows, float* qkv) const { qkv_.Forward(h, rows, qkv); }
+  // The rest of the layer. attended: (rows, C), the heads' outputs side by side; h: (rows, C), read and
+  // written; scratch: ScratchSize(rows) floats.
+  void Finish(const float* attended, int64_t rows, float* h, float* scratch) const;
+  int64_t ScratchSize(int64_t rows) const;
+
+ private:
+  Linear qkv_, output_;
+  LayerNorm output_norm_;
+  Linear up_, down_;
+  LayerNorm down_norm_;
+};
+
+}  // namespace qkv

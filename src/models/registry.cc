@@ -1,0 +1,46 @@
+#include "models/registry.h"
+
+#include <array>
+#include <string_view>
+#include <system_error>
+
+#include "models/store.h"
+#include "qkv/error.h"
+#include "runtime/printable.h"
+
+namespace qkv {
+namespace {
+
+struct Family {
+  std::string_view model_type;
+  std::unique_ptr<const Model> (*load)(const ModelSource&);
+};
+
+constexpr std::array kFamilies{Family{"bert", LoadBert}};
+
+std::string FamilyNames() {
+  std::string names;
+  for (const Family& family : kFamilies) names += (names.empty() ? "" : ", ") + std::string(family.model_type);
+  return names;
+}
+
+}  // namespace
+
+std::unique_ptr<const Model> LoadModel(const std::string& name_or_path) {
+  const std::filesystem::path folder = FindModel(name_or_path);
+  std::error_code failed;
+  if (!std::filesystem::is_directory(folder, failed)) {
+    throw Error(ErrorCode::kFile, "not a model's folder", folder.string(),
+                "a folder with config.json, model.safetensors and the tokenizer's files");
+  }
+  const std::filesystem::path config_file = folder / "config.json";
+  const ModelSource source{name_or_path, folder, ReadConfig(config_file)};
+  const std::string type = ModelType(source.config);
+  for (const Family& family : kFamilies) {
+    if (family.model_type == type) return family.load(source);
+  }
+  throw Error(ErrorCode::kFile, "unsupported kind of model", config_file.string() + ", model_type",
+              FamilyNames(), Printable(type));
+}
+
+}  // namespace qkv

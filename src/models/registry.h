@@ -1,0 +1,22 @@
+// From a model's folder to the code that runs its family.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "formats/config.h"
+#include "qkv/model.h"
+
+namespace qkv {
+
+struct ModelSource {
+  std::string name;  // as the user named it
+  std::filesystem::path folder;
+  JsonObject config;  // its config.json
+};
+
+// One loader a family; registry.cc lists them by config.json's model_type.
+std::unique_ptr<const Model> LoadBert(const ModelSource& source);
+
+}  // namespace qkv
