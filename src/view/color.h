@@ -13,8 +13,10 @@ struct Rgb {
 
 using Ramp = std::array<Rgb, 5>;
 
-inline constexpr Ramp kPaperRamp = {{{255, 255, 255}, {208, 224, 244}, {128, 173, 220}, {47, 110, 184}, {8, 42, 105}}};
-inline constexpr Ramp kNightRamp = {{{32, 36, 46}, {84, 61, 40}, {158, 97, 24}, {232, 158, 28}, {255, 236, 150}}};
+inline constexpr Ramp kPaperRamp = {
+    {{255, 255, 255}, {208, 224, 244}, {128, 173, 220}, {47, 110, 184}, {8, 42, 105}}};
+inline constexpr Ramp kNightRamp = {
+    {{32, 36, 46}, {84, 61, 40}, {158, 97, 24}, {232, 158, 28}, {255, 236, 150}}};
 inline constexpr Rgb kPaperMark = {200, 80, 0}, kNightMark = {110, 215, 255};
 
 // How strongly a weight in [0, 1] is shown. The square root keeps small weights visible and the order right.

@@ -44,6 +44,8 @@ function fillStatic() {
 
 function tokenElements(label, token) {
   const button = element("button", data.special[token] ? "special" : "", label);
+  button.classList.toggle("joined", data.joined[token] === 1);
+  button.classList.toggle("continued", data.joined[token + 1] === 1);
   button.type = "button";
   button.dataset.token = token;
   button.setAttribute("role", "radio");
@@ -63,7 +65,14 @@ function showStrip(cells) {
     button.setAttribute("aria-checked", String(token === focus));
     button.tabIndex = token === focus ? 0 : -1;
   }
+  keepInView(byId("strip"), byId("strip").querySelector('[aria-checked="true"]'));
   [...byId("legend").children].forEach((step) => paint(step, Number(step.textContent)));
+}
+
+// Scrolls the list alone, never the page.
+function keepInView(list, item) {
+  const [outer, inner] = [list, item].map((part) => part.getBoundingClientRect());
+  if (inner.top < outer.top || inner.bottom > outer.bottom) list.scrollTop += inner.top - outer.top - outer.height / 3;
 }
 
 function strongestItem(peak) {
@@ -73,12 +82,13 @@ function strongestItem(peak) {
   button.append(element("span", "where", `${cellName(peak.cell)}:`));
   const keys = strongestKeys(peak.cell, state.query, (key, weight) => weight >= 0.005 && !passedOver(focus, key));
   for (const { key, weight } of keys.slice(0, 3)) {
-    const span = element("span", "key", `${data.names[key]} ${weight.toFixed(2)}`);
+    const span = element("span", "key", `${isolated(data.names[key])} ${weight.toFixed(2)}`);
     if (weight >= 0.25) paint(span, weight);
     button.append(span);
   }
   const aside = strongestKeys(peak.cell, state.query, (key, weight) => weight >= 0.05 && passedOver(focus, key));
-  const named = aside.map(({ key, weight }) => `${key === focus ? "itself" : data.names[key]} ${weight.toFixed(2)}`);
+  const nameOf = (key) => (key === focus ? "itself" : isolated(data.names[key]));
+  const named = aside.map(({ key, weight }) => `${nameOf(key)} ${weight.toFixed(2)}`);
   if (peak.positional) named.unshift("fixed distance");
   if (named.length > 0) button.append(element("span", "aside", `(${named.join(", ")})`));
   const [layer, head] = data.cells[peak.cell];
@@ -189,11 +199,13 @@ function onArrow(target, move) {
 
 function listenToMap() {
   const map = byId("map");
-  map.addEventListener("pointermove", (event) => {
+  const point = (event) => {
     const place = placeOnMap(event);
     say(place ? mapText(place) : "", event);
     moveCursor(place);
-  });
+  };
+  map.addEventListener("pointermove", point);
+  map.addEventListener("pointerdown", point);
   map.addEventListener("pointerleave", () => { say(""); moveCursor(null); });
   map.addEventListener("click", (event) => {
     const place = placeOnMap(event);

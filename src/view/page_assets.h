@@ -1,5 +1,5 @@
-// The page's own text: page.html with the places {{style}}, {{data}} and {{script}}, page.css, and page_data.js,
-// page_draw.js and page.js in this order.
+// The page's own text: page.html with the places {{style}}, {{data}} and {{script}}, page.css, and
+// page_data.js, page_draw.js and page.js in this order.
 #pragma once
 
 #include <string_view>

@@ -6,10 +6,9 @@ const tokenCount = data.labels.length;
 const queryCount = data.queries.length;
 const slotOfToken = new Map(data.queries.map((token, slot) => [token, slot]));
 const cellAt = new Map(data.cells.map(([layer, head], cell) => [layer * data.headIds.length + head, cell]));
-const noKey = 0xffffffff;
 const entriesOfRow = data.k === 0 ? tokenCount : data.k;
 const weightOf = new Uint16Array(decode(data.weights));
-const keyOf = data.k === 0 ? null : new Uint32Array(decode(data.keys));
+const keyOf = data.k === 0 ? null : new Uint16Array(decode(data.keys));
 
 function decode(base64) {
   const text = atob(base64);
@@ -23,7 +22,7 @@ function visitRow(cell, slot, visit) {
   const begin = (cell * queryCount + slot) * entriesOfRow;
   for (let i = 0; i < entriesOfRow; ++i) {
     const key = keyOf ? keyOf[begin + i] : i;
-    if (key !== noKey) visit(key, weightOf[begin + i] / 65535);
+    if (key < tokenCount) visit(key, weightOf[begin + i] / 65535);
   }
 }
 

@@ -78,11 +78,10 @@ const labelWidth = 84;
 
 // Where the map's cells stand on its canvas, in page pixels.
 function mapLayout(width) {
-  const bare = Math.floor((width - 2) / tokenCount);
   const labelled = Math.floor((width - labelWidth - 24) / tokenCount) >= 13;
   if (!labelled) {
-    const side = Math.min(width - 2, Math.max(bare, 1) * tokenCount, 760);
-    return { labelled, left: 1, top: 1, width: side, height: Math.max(1, (side * queryCount) / tokenCount), side };
+    const side = Math.min(width - 2, 760);
+    return { labelled, left: 1, top: 1, width: side, height: Math.max(1, (side * queryCount) / tokenCount) };
   }
   const size = Math.min(34, Math.floor((width - labelWidth - 24) / tokenCount));
   return { labelled, left: labelWidth, top: labelWidth, width: size * tokenCount, height: size * queryCount, size };
@@ -115,8 +114,8 @@ function drawMap(canvas, cells, query, cursor) {
   const at = mapLayout(canvas.parentElement.clientWidth);
   const tail = at.labelled ? 24 : 1;
   const context = contextOf(canvas, at.left + at.width + tail, at.top + at.height + 2);
-  context.imageSmoothingEnabled = false;
-  context.drawImage(imageOf(cells, at.labelled ? tokenCount : 1024), at.left, at.top, at.width, at.height);
+  context.imageSmoothingEnabled = tokenCount * 2 > at.width;
+  context.drawImage(imageOf(cells, Math.floor(at.width)), at.left, at.top, at.width, at.height);
   context.strokeStyle = themed("--line");
   context.strokeRect(at.left - 0.5, at.top - 0.5, at.width + 1, at.height + 1);
   if (at.labelled) drawMapLabels(context, at, query);

@@ -5,26 +5,29 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "qkv/error.h"
 #include "view/color.h"
 #include "view/width.h"
 
 namespace qkv::view {
 namespace {
 
-constexpr int64_t kFewestKeys = 8;             // a row with fewer says too little: leave out heads instead
-constexpr uint32_t kNoKey = 0xFFFFFFFF;        // page_data.js: noKey
-constexpr float kFullWeight = 65535;           // weights are 16-bit fractions
+constexpr int64_t kFewestKeys = 8;    // a row with fewer says too little: leave out heads instead
+constexpr uint16_t kNoKey = 0xFFFF;   // pads a row; keys are 16-bit, so it is never one of them
+constexpr float kFullWeight = 65535;  // weights are 16-bit fractions
 
 // What of the capture goes onto the page.
 struct Plan {
-  int64_t keys_a_row = 0;                      // 0: all of them, in order
+  int64_t keys_a_row = 0;                          // 0: all of them, in order
   std::vector<std::pair<int64_t, int64_t>> cells;  // (layer, head) positions in layer_ids and head_ids
   std::string notice;
 };
 
-// Base64 takes 4 characters for 3 bytes; a weight takes 2 bytes and a key 4.
+// Base64 takes 4 characters for 3 bytes; weights and keys take 2 bytes each.
 int64_t BytesOfWhole(const Rows& rows, int64_t cells) { return cells * rows.queries() * rows.tokens() * 8 / 3; }
-int64_t BytesOfTop(const Rows& rows, int64_t cells, int64_t keys) { return cells * rows.queries() * keys * 8; }
+int64_t BytesOfTop(const Rows& rows, int64_t cells, int64_t keys) {
+  return cells * rows.queries() * keys * 16 / 3;
+}
 
 std::vector<std::pair<int64_t, int64_t>> CellsToShow(const Rows& rows, int64_t limit) {
   std::vector<std::pair<int64_t, int64_t>> cells;
@@ -47,6 +50,9 @@ Plan PlanFor(const Rows& rows) {
     plan.cells = CellsToShow(rows, all);
     return plan;
   }
+  if (rows.tokens() > kNoKey)
+    throw Error(ErrorCode::kInvalidArgument, "the text is too long for a page", "tokens",
+                fmt::format("at most {}", kNoKey), std::to_string(rows.tokens()));
   const int64_t one_key = std::max<int64_t>(1, BytesOfTop(rows, all, 1));
   plan.keys_a_row = std::min(available, std::max(kFewestKeys, kPayloadBytes / one_key));
   const int64_t one_cell = std::max<int64_t>(1, BytesOfTop(rows, 1, plan.keys_a_row));
@@ -65,7 +71,8 @@ std::string Base64(const std::string& bytes) {
   out.reserve((bytes.size() + 2) / 3 * 4);
   for (size_t i = 0; i < bytes.size(); i += 3) {
     uint32_t group = 0;
-    for (size_t j = i; j < i + 3; ++j) group = group << 8 | (j < bytes.size() ? static_cast<uint8_t>(bytes[j]) : 0);
+    for (size_t j = i; j < i + 3; ++j)
+      group = group << 8 | (j < bytes.size() ? static_cast<uint8_t>(bytes[j]) : 0);
     for (int shift = 18; shift >= 0; shift -= 6) out += kDigits[group >> shift & 63];
   }
   for (size_t pad = 0; pad < (3 - bytes.size() % 3) % 3; ++pad) out[out.size() - 1 - pad] = '=';
@@ -73,7 +80,8 @@ std::string Base64(const std::string& bytes) {
 }
 
 // Little-endian, whatever this machine is.
-template <class T> void Append(std::string& bytes, T value) {
+template <class T>
+void Append(std::string& bytes, T value) {
   for (size_t i = 0; i < sizeof(T); ++i) bytes += static_cast<char>(value >> (8 * i) & 0xFF);
 }
 
@@ -89,7 +97,7 @@ void AppendTop(const Rows& rows, const Place& place, int64_t count, std::string&
   row.resize(kept);
   for (const auto& [minus_weight, key] : row) {
     Append(weights, Quantised(-minus_weight));
-    Append(keys, static_cast<uint32_t>(key));
+    Append(keys, static_cast<uint16_t>(key));
   }
   for (int64_t i = kept; i < count; ++i) {
     Append(weights, uint16_t{0});
@@ -102,8 +110,10 @@ void AddWeights(const Rows& rows, const Plan& plan, nlohmann::ordered_json& json
   for (const auto& [layer, head] : plan.cells)
     for (int64_t query = 0; query < rows.queries(); ++query) {
       const Place place{layer, head, query};
-      if (plan.keys_a_row > 0) AppendTop(rows, place, plan.keys_a_row, weights, keys);
-      else for (const float weight : rows.Read(place)) Append(weights, Quantised(weight));
+      if (plan.keys_a_row > 0)
+        AppendTop(rows, place, plan.keys_a_row, weights, keys);
+      else
+        for (const float weight : rows.Read(place)) Append(weights, Quantised(weight));
     }
   json["weights"] = Base64(weights);
   json["keys"] = Base64(keys);
@@ -141,8 +151,10 @@ std::string ForScript(const nlohmann::ordered_json& json) {
   std::string out;
   out.reserve(text.size());
   for (const char c : text)
-    if (c == '<' || c == '>' || c == '&') out += fmt::format("\\u{:04x}", static_cast<int>(c));
-    else out += c;
+    if (c == '<' || c == '>' || c == '&')
+      out += fmt::format("\\u{:04x}", static_cast<int>(c));
+    else
+      out += c;
   return out;
 }
 

@@ -20,7 +20,8 @@ void Expect(bool holds, const char* where, int64_t expected, int64_t got) {
               std::to_string(expected), std::to_string(got));
 }
 
-template <class T> void ExpectSize(const std::vector<T>& values, const char* where, int64_t expected) {
+template <class T>
+void ExpectSize(const std::vector<T>& values, const char* where, int64_t expected) {
   const auto got = static_cast<int64_t>(values.size());
   Expect(got == expected, where, expected, got);
 }
@@ -37,7 +38,8 @@ void Validate(const ModelCapture& capture) {
   ExpectSize(capture.top_keys, "top_keys", rows * capture.top_k);
   ExpectSize(capture.top_weights, "top_weights", rows * capture.top_k);
   for (const int64_t key : capture.top_keys) Expect(key >= -1 && key < tokens, "top_keys", tokens, key);
-  for (const int64_t query : capture.query_ids) Expect(query >= 0 && query < tokens, "query_ids", tokens, query);
+  for (const int64_t query : capture.query_ids)
+    Expect(query >= 0 && query < tokens, "query_ids", tokens, query);
 }
 
 bool IsBlank(const std::string& text) { return text.find_first_not_of(' ') == std::string::npos; }
@@ -215,6 +217,10 @@ std::vector<int64_t> TokensToShow(const std::vector<float>& weight, int64_t focu
       for (const int64_t token : {center - reach, center + reach})
         if (token >= 0 && token < count && static_cast<int64_t>(shown.size()) < limit) shown.insert(token);
   return {shown.begin(), shown.end()};
+}
+
+std::string HeadName(const ModelCapture& capture, const Place& place) {
+  return fmt::format("layer {} head {}", capture.layer_ids[place.layer], capture.head_ids[place.head]);
 }
 
 }  // namespace qkv::view

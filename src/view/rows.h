@@ -44,9 +44,10 @@ class Rows {
 
   // Calls visit(key, weight) for the row's keys, in no promised order; NaN counts as 0. What is left out of
   // the row (the first token, on request) is scaled away.
-  template <class F> void Visit(const Place& place, F&& visit) const;
-  std::vector<float> Read(const Place& place) const;            // one weight a token
-  std::vector<float> Mean(int64_t query) const;                 // over all captured heads
+  template <class F>
+  void Visit(const Place& place, F&& visit) const;
+  std::vector<float> Read(const Place& place) const;  // one weight a token
+  std::vector<float> Mean(int64_t query) const;       // over all captured heads
 
   // Keys that gather what a head does not use say little about the query: special tokens, the first token of
   // a causal model, and the query itself. They are shown, but do not decide which head is the strongest.
@@ -82,7 +83,10 @@ std::vector<TokenText> TokenTexts(const ModelCapture& capture);
 // At most `limit` tokens, ascending: the focus (if any), the heaviest of `weight`, and their neighbours.
 std::vector<int64_t> TokensToShow(const std::vector<float>& weight, int64_t focus, int64_t limit);
 
-template <class F> void Rows::Visit(const Place& place, F&& visit) const {
+std::string HeadName(const ModelCapture& capture, const Place& place);  // "layer 5 head 11"
+
+template <class F>
+void Rows::Visit(const Place& place, F&& visit) const {
   const Kept kept = KeptOf(place);
   for (int64_t i = 0; i < kept.count; ++i) {
     const int64_t key = KeyAt(kept, i);

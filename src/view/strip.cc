@@ -20,8 +20,8 @@ Cell GapOf(int64_t tokens) {
 
 }  // namespace
 
-Line StripCells(const ModelCapture& capture, const std::vector<TokenText>& texts, const std::vector<float>& weight,
-                int64_t focus, FocusMark mark) {
+Line StripCells(const ModelCapture& capture, const std::vector<TokenText>& texts,
+                const std::vector<float>& weight, int64_t focus, FocusMark mark) {
   Line cells;
   int64_t next = 0;
   const auto fill = [&](int64_t token) {

@@ -25,8 +25,8 @@ inline constexpr int64_t kStripTokens = 400;
 // What stands before and after the focus, where it must be told without colour.
 enum class FocusMark { kNone, kStars };
 
-Line StripCells(const ModelCapture& capture, const std::vector<TokenText>& texts, const std::vector<float>& weight,
-                int64_t focus, FocusMark mark);
+Line StripCells(const ModelCapture& capture, const std::vector<TokenText>& texts,
+                const std::vector<float>& weight, int64_t focus, FocusMark mark);
 
 // Breaks between words; a word wider than the line breaks between its pieces, a wider piece is cut.
 std::vector<Line> Wrap(const Line& cells, int width);

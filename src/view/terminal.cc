@@ -19,7 +19,7 @@ constexpr float kWorthAStrip = 0.25f;   // the least peak of the second one
 constexpr size_t kKeysOfHead = 4;       // how many keys a head's line lists
 constexpr float kLeastListed = 0.005f;  // prints as 0.01
 constexpr float kLeastPassedOver = 0.05f;
-constexpr float kLeastLit = 0.25f;      // a list's weights under this are text alone
+constexpr float kLeastLit = 0.25f;  // a list's weights under this are text alone
 constexpr std::string_view kReset = "\x1b[0m";
 
 std::string Foreground(Rgb c) { return fmt::format("\x1b[38;2;{};{};{}m", c.r, c.g, c.b); }
@@ -102,7 +102,9 @@ class ColorInk : public Ink {
   static std::string Wrapped(const std::string& style, const std::string& text) {
     return style + text + std::string(kReset);
   }
-  static std::string Space(int columns) { return Wrapped(Background(kNightRamp[0]), std::string(columns, ' ')); }
+  static std::string Space(int columns) {
+    return Wrapped(Background(kNightRamp[0]), std::string(columns, ' '));
+  }
 
   static std::string Painted(const Cell& cell) {
     const Rgb back = ColorAt(kNightRamp, Shade(cell.weight));
@@ -122,7 +124,10 @@ class ColorInk : public Ink {
 class Writer {
  public:
   Writer(const Rows& rows, const TerminalOptions& options, const Ink& ink)
-      : rows_(rows), options_(options), ink_(ink), texts_(TokenTexts(rows.capture())),
+      : rows_(rows),
+        options_(options),
+        ink_(ink),
+        texts_(TokenTexts(rows.capture())),
         width_(std::max(kMinWidth, options.width)) {}
 
   std::string Focus(int64_t token) {
@@ -132,19 +137,20 @@ class Writer {
     std::string out;
     for (const Peak& peak : DistinctKeys(peaks)) {
       out += Heading(fmt::format("{} \u2192 {} {:.2f}   {}", name, texts_[peak.key].name, peak.weight,
-                                 HeadName(peak.place)));
+                                 HeadName(rows_.capture(), peak.place)));
       out += Strip(rows_.Read(peak.place), token);
     }
     if (out.empty() || HeadCount() > 1) {
       out += Heading(fmt::format("{}, mean of {}", name, Count(HeadCount(), "head")));
       out += Strip(rows_.Mean(slot), token);
     }
-    return out + Heads(peaks, fmt::format("{}, strongest of {}", name, Count(HeadCount(), "head")), Naming::kKeys);
+    return out +
+           Heads(peaks, fmt::format("{}, strongest of {}", name, Count(HeadCount(), "head")), Naming::kKeys);
   }
 
   std::string Whole() {
-    std::string out = Heading(fmt::format("What each token receives, mean of {} and {}", Count(HeadCount(), "head"),
-                                          Count(rows_.queries(), "token")));
+    std::string out = Heading(fmt::format("What each token receives, mean of {} and {}",
+                                          Count(HeadCount(), "head"), Count(rows_.queries(), "token")));
     out += Strip(Received(), -1);
     return out + Heads(StrongestHeads(rows_, WordQueries(rows_)),
                        fmt::format("Strongest of {}", Count(HeadCount(), "head")), Naming::kQueryAndKeys);
@@ -182,11 +188,6 @@ class Writer {
     return ink_.Strip(Wrap(cells, width_ - 3)) + "\n";  // two columns of margin before, one after
   }
 
-  std::string HeadName(const Place& place) const {
-    const ModelCapture& capture = rows_.capture();
-    return fmt::format("layer {} head {}", capture.layer_ids[place.layer], capture.head_ids[place.head]);
-  }
-
   std::vector<float> Received() const {
     std::vector<float> sum(rows_.tokens(), 0.0f);
     for (int64_t query = 0; query < rows_.queries(); ++query) {
@@ -203,7 +204,7 @@ class Writer {
     if (options_.strongest <= 0 || peaks.empty()) return {};
     size_t longest = 0;
     for (auto peak = peaks.begin(); peak < peaks.begin() + count; ++peak)
-      longest = std::max(longest, HeadName(peak->place).size());
+      longest = std::max(longest, HeadName(rows_.capture(), peak->place).size());
     for (auto peak = peaks.begin(); peak < peaks.begin() + count; ++peak)
       out += HeadLine(*peak, longest, naming) + "\n";
     return out + Positional({positional, peaks.end()});
@@ -214,8 +215,8 @@ class Writer {
     std::string line = "  fixed distance:";
     for (const Peak& peak : peaks) {
       const std::string more =
-          fmt::format(" {} {} {:.2f}{}", HeadName(peak.place), texts_[peak.key].name, peak.weight,
-                      &peak == &peaks.back() ? "" : ",");
+          fmt::format(" {} {} {:.2f}{}", HeadName(rows_.capture(), peak.place), texts_[peak.key].name,
+                      peak.weight, &peak == &peaks.back() ? "" : ",");
       if (DisplayWidth(line) + DisplayWidth(more) + 2 > width_) return ink_.Quiet(line + " \u2026") + "\n";
       line += more;
     }
@@ -223,7 +224,7 @@ class Writer {
   }
 
   std::string HeadLine(const Peak& peak, size_t longest, Naming naming) const {
-    const std::string head = HeadName(peak.place);
+    const std::string head = HeadName(rows_.capture(), peak.place);
     std::string begin = std::string(2 + longest - head.size(), ' ') + head + ": ";
     const int64_t query = rows_.capture().query_ids[peak.place.query];
     if (naming == Naming::kQueryAndKeys) begin += texts_[query].name + " \u2192 ";
@@ -237,8 +238,9 @@ class Writer {
     rows_.Visit(peak.place, [&](int64_t key, float weight) {
       if (weight >= least && rows_.PassedOver(query, key) == passed_over) items.push_back({key, weight});
     });
-    std::sort(items.begin(), items.end(),
-              [](const Item& a, const Item& b) { return a.weight != b.weight ? a.weight > b.weight : a.key < b.key; });
+    std::sort(items.begin(), items.end(), [](const Item& a, const Item& b) {
+      return a.weight != b.weight ? a.weight > b.weight : a.key < b.key;
+    });
     return items;
   }
 

@@ -67,9 +67,12 @@ bool Acts(UChar32 c, bool after_pictograph) {
 }
 
 void AppendSymbol(std::string& out, UChar32 c) {
-  if (c < 0x20) c += 0x2400;
-  else if (c == 0x7F) c = 0x2421;
-  else return static_cast<void>(out += fmt::format("<U+{:04X}>", c));
+  if (c < 0x20)
+    c += 0x2400;
+  else if (c == 0x7F)
+    c = 0x2421;
+  else
+    return static_cast<void>(out += fmt::format("<U+{:04X}>", c));
   char bytes[U8_MAX_LENGTH];
   int32_t size = 0;
   U8_APPEND_UNSAFE(bytes, size, c);
@@ -91,9 +94,12 @@ std::string Visible(std::string_view text) {
   for (int32_t at = 0; at < static_cast<int32_t>(text.size());) {
     const int32_t begin = at;
     const UChar32 c = Next(text, at);
-    if (Acts(c, after_pictograph)) AppendSymbol(out, c);
-    else if (c == 0xFFFD) out += "\uFFFD";
-    else out += text.substr(begin, at - begin);
+    if (Acts(c, after_pictograph))
+      AppendSymbol(out, c);
+    else if (c == 0xFFFD)
+      out += "\uFFFD";
+    else
+      out += text.substr(begin, at - begin);
     if (!IsTag(c)) after_pictograph = IsPictograph(c);
   }
   return out;

@@ -49,6 +49,7 @@ def check(page, file, problems):
     if "\u2192" not in page.locator("#spoken").text_content():
         problems.append("the map's arrows say nothing")
     page.locator("#follow").check()
+    page.locator("#map").scroll_into_view_if_needed()
     box = page.locator("#map").bounding_box()
     page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + box["height"] * 0.6)
     if page.locator("#tip").is_hidden():

@@ -49,6 +49,11 @@ ModelCapture ReadCapture(const std::filesystem::path& folder, const std::string&
   return capture;
 }
 
+std::string ReadText(const std::filesystem::path& folder, const std::string& name) {
+  auto described = Open(folder / (name + ".json"));
+  return nlohmann::json::parse(described).at("text");
+}
+
 ModelCapture MakeCapture(const std::vector<std::string>& labels, const std::vector<float>& weights) {
   ModelCapture capture;
   const auto tokens = static_cast<int64_t>(labels.size());
@@ -70,9 +75,8 @@ ModelCapture KeepTop(const ModelCapture& capture, int64_t k) {
   top.top_k = k;
   for (size_t row = 0; row < capture.weights.size(); row += tokens) {
     std::vector<int64_t> keys = UpTo(tokens);
-    std::stable_sort(keys.begin(), keys.end(), [&](int64_t a, int64_t b) {
-      return capture.weights[row + a] > capture.weights[row + b];
-    });
+    std::stable_sort(keys.begin(), keys.end(),
+                     [&](int64_t a, int64_t b) { return capture.weights[row + a] > capture.weights[row + b]; });
     for (int64_t i = 0; i < k; ++i) {
       top.top_keys.push_back(i < tokens ? keys[i] : -1);
       top.top_weights.push_back(i < tokens ? capture.weights[row + keys[i]] : 0.0f);

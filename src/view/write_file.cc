@@ -1,0 +1,69 @@
+#include "view/write_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+#include <system_error>
+
+#include "qkv/error.h"
+
+namespace qkv::view {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void Fail(const fs::path& file, int error) {
+  throw Error(ErrorCode::kIo, "cannot write: " + std::generic_category().message(error), file.string());
+}
+
+// Returns 0 or the error number; the descriptor is closed either way.
+int WriteAndClose(int descriptor, std::string_view bytes) {
+  int error = 0;
+  while (error == 0 && !bytes.empty()) {
+    const ssize_t written = write(descriptor, bytes.data(), bytes.size());
+    if (written >= 0)
+      bytes.remove_prefix(static_cast<size_t>(written));
+    else if (errno != EINTR)
+      error = errno;
+  }
+  if (close(descriptor) != 0 && error == 0) error = errno;  // some file systems report a full disk only here
+  return error;
+}
+
+void WriteInPlace(const fs::path& file, std::string_view bytes) {
+  const int descriptor = open(file.c_str(), O_WRONLY | O_CLOEXEC);
+  const int error = descriptor < 0 ? errno : WriteAndClose(descriptor, bytes);
+  if (error != 0) Fail(file, error);
+}
+
+mode_t UsualMode() {
+  const mode_t mask = umask(0);
+  umask(mask);
+  return 0666 & ~mask;
+}
+
+}  // namespace
+
+void WriteWholeFile(const fs::path& file, std::string_view bytes) {
+  std::error_code ignored;
+  const fs::path target = fs::is_symlink(file, ignored) ? fs::weakly_canonical(file, ignored) : file;
+  const fs::file_status status = fs::status(target, ignored);
+  if (fs::is_directory(status)) Fail(file, EISDIR);
+  if (fs::exists(status) && !fs::is_regular_file(status)) return WriteInPlace(target, bytes);
+  if (fs::exists(status) && access(target.c_str(), W_OK) != 0) Fail(file, errno);
+  std::string beside = target.string() + ".XXXXXX";
+  const int descriptor = mkostemp(beside.data(), O_CLOEXEC);
+  if (descriptor < 0) Fail(file, errno);
+  const mode_t mode = fs::exists(status) ? static_cast<mode_t>(status.permissions()) & 0777 : UsualMode();
+  int error = fchmod(descriptor, mode) == 0 ? 0 : errno;
+  if (const int failed = WriteAndClose(descriptor, bytes); failed != 0) error = failed;
+  if (error == 0 && rename(beside.c_str(), target.c_str()) != 0) error = errno;
+  if (error == 0) return;
+  unlink(beside.c_str());
+  Fail(file, error);
+}
+
+}  // namespace qkv::view
