@@ -1,4 +1,4 @@
-"""Makes the seed inputs of the fuzz targets safetensors and config: python3 make.py"""
+"""Makes the seed inputs of the fuzz targets: python3 make.py"""
 
 import json
 import pathlib
@@ -71,5 +71,41 @@ def make_config():
         write("config", name, data)
 
 
+def make_tokenizer():
+    vocab = {"[UNK]": 0, "[C]": 1, "[S]": 2, "a": 3, "##b": 4, "c": 5, ".": 6, "é": 7, "##é": 8, "中": 9}
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": False}
+    normalizer = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None,
+                  "lowercase": True}
+    model = {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+             "max_input_chars_per_word": 9, "vocab": vocab}
+    least = {"pre_tokenizer": {"type": "BertPreTokenizer"}, "model": model}
+    template = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "[C]"}}, {"Sequence": {"id": "A"}}],
+                "special_tokens": {"[C]": {"ids": [1, 2]}}}
+    added = [{"id": 2, "content": "[S]", **flags, "special": True},
+             {"id": 10, "content": "<É>", **flags, "normalized": True, "lstrip": True},
+             {"id": 11, "content": "word", **flags, "single_word": True, "rstrip": True}]
+    pretty = lambda value: json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    text = "\0abc ABÉ e\u0301 [S]a <é>word wordy\u3000中\u00ad.\u0130"
+    files = {
+        "least": pretty(least) + text,
+        "normalizer": pretty({**least, "normalizer": normalizer}) + text,
+        "accents": pretty({**least, "normalizer": {**normalizer, "strip_accents": False, "clean_text": False}}) + text,
+        "template": pretty({**least, "post_processor": template}) + text,
+        "bert": pretty({**least, "post_processor": {"type": "BertProcessing", "cls": ["[C]", 1], "sep": ["[S]", 2]}}) + text,
+        "added": pretty({**least, "normalizer": normalizer, "added_tokens": added}) + text,
+        "decoder": pretty({**least, "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True}}) + text,
+        "no_prefix": pretty({**least, "model": {**model, "continuing_subword_prefix": ""}}) + text,
+        "unigram": pretty({**least, "model": {"type": "Unigram", "vocab": []}}) + text,
+        "hole": pretty({**least, "model": {**model, "vocab": {"[UNK]": 0, "a": 2}}}) + text,
+        "bad_text": (pretty(least) + "\0ab").encode() + b"\xc3",
+        "vocab": "[PAD]\n[UNK]\r\n[CLS]\n[SEP]\n[MASK]\na\n##b\n\0" + pretty({"do_lower_case": False, "mask_token": None}),
+        "vocab_named": "u\nc\ns\na\0" + pretty({"unk_token": "u", "cls_token": "c", "pad_token": "s",
+                                             "sep_token": {"content": "s", "lstrip": True}}),
+    }
+    for name, data in files.items():
+        write("tokenizer", name, data)
+
+
 make_safetensors()
 make_config()
+make_tokenizer()
