@@ -7,6 +7,7 @@
 #include "qkv/layers.h"
 #include "qkv/model.h"
 #include "qkv/progress.h"
+#include "qkv/rope.h"
 #include "qkv/tensor.h"
 #include "qkv/tokenizer.h"
 #include "qkv/view.h"
