@@ -29,6 +29,14 @@ void RefuseEmptyValues(const Command& command, const std::vector<std::string>& a
   }
 }
 
+// The parser's words for a wrong number of values, in ours. They start with the option's name.
+std::string Mismatch(std::string_view message) {
+  const std::string_view option = message.substr(0, message.find_first_of(": "));
+  if (message.ends_with("flag override")) return fmt::format("--{}: takes no value", option);
+  if (message.ends_with("missing")) return fmt::format("{}: its value is missing", option);
+  return fmt::format("{}: given more than once", option);
+}
+
 void Parse(const Command& command, CLI::App& app, std::vector<std::string> arguments) {
   RefuseEmptyValues(command, arguments);
   std::reverse(arguments.begin(), arguments.end());  // the parser takes them from the back
@@ -41,10 +49,7 @@ void Parse(const Command& command, CLI::App& app, std::vector<std::string> argum
     const char* kind = first.starts_with("-") ? "unknown option" : "unexpected argument";
     FailUsage(command, fmt::format("{} {}", kind, Quote(first)));
   } catch (const CLI::ArgumentMismatch& error) {
-    const std::string_view message = error.what();
-    const bool missing = message.ends_with("missing");
-    FailUsage(command, fmt::format("{}: {}", message.substr(0, message.find(':')),
-                                   missing ? "its value is missing" : "given more than once"));
+    FailUsage(command, Mismatch(error.what()));
   } catch (const CLI::ParseError& error) {
     FailUsage(command, error.what());
   }

@@ -2,13 +2,16 @@
 
 #include <unistd.h>
 
-#include <atomic>
 #include <csignal>
+#include <string_view>
 
 #include "cli/exit_status.h"
 #include "qkv/error.h"
 
 namespace qkv::cli {
+
+std::atomic<bool> unfinished_line{false};
+
 namespace {
 
 // Lock-free atomics are what a signal handler may touch, and it may run on any thread.
@@ -16,11 +19,14 @@ std::atomic<int> g_guards{0};
 std::atomic<bool> g_interrupted{false};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
+void WriteToError(std::string_view text) {
+  if (write(STDERR_FILENO, text.data(), text.size()) < 0) return;  // nobody reads it: all the same
+}
+
 extern "C" void OnInterrupt(int) {
   if (g_guards.load() == 0) {
-    constexpr char kLine[] = "qkv: interrupted\n";
-    if (write(STDERR_FILENO, kLine, sizeof(kLine) - 1) < 0)
-      _exit(kInterrupted);  // nobody reads it: all the same
+    if (unfinished_line.load()) WriteToError("\r\x1b[K");
+    WriteToError("qkv: interrupted\n");
     _exit(kInterrupted);
   }
   g_interrupted.store(true);
@@ -41,10 +47,8 @@ void InstallInterruptHandler() {
 InterruptGuard::InterruptGuard() { ++g_guards; }
 InterruptGuard::~InterruptGuard() { --g_guards; }
 
-bool Interrupted() { return g_interrupted.load(); }
-
 void ThrowIfInterrupted() {
-  if (Interrupted()) throw Error(ErrorCode::kCancelled, "interrupted");
+  if (g_interrupted.load()) throw Error(ErrorCode::kCancelled, "interrupted");
 }
 
 }  // namespace qkv::cli

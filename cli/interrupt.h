@@ -1,6 +1,8 @@
 // Ctrl-C. It ends the process at once with status 130, except while there is something to clean up.
 #pragma once
 
+#include <atomic>
+
 namespace qkv::cli {
 
 void InstallInterruptHandler();  // leaves SIGINT alone where the parent process ignores it
@@ -14,7 +16,9 @@ class InterruptGuard {
   InterruptGuard& operator=(const InterruptGuard&) = delete;
 };
 
-bool Interrupted();
 void ThrowIfInterrupted();  // Error{kCancelled}
+
+// True while an unfinished line stands on the terminal, which Ctrl-C must wipe.
+extern std::atomic<bool> unfinished_line;
 
 }  // namespace qkv::cli

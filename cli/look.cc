@@ -154,19 +154,17 @@ void CheckJsonSize(const ModelInfo& info, const LookRequest& request, int64_t qu
 }
 
 ModelCapture Capture(const Model& model, const Encoding& encoding, LookRequest request) {
-  const InterruptGuard guard;
   ProgressLine line("looking");
   request.progress = line.Callback();
-  ModelCapture capture = model.Look(encoding, request);
-  ThrowIfInterrupted();
-  return capture;
+  return model.Look(encoding, request);
 }
 
 void WritePictures(const ModelCapture& capture, const ViewOptions& view, const LookPlan& plan) {
-  const InterruptGuard guard;
   for (const auto& file : plan.outputs) {
-    if (Ending(file) == ".html") {
-      WriteFile(file, Page(capture, view));
+    const std::string page = Ending(file) == ".html" ? Page(capture, view) : "";
+    const InterruptGuard guard;  // half a file would stay behind
+    if (!page.empty()) {
+      WriteFile(file, page);
     } else if (const std::string warning = WriteFigure(capture, view, file); !warning.empty()) {
       PrintNote(fmt::format("{}: {}", file.string(), warning));
     }

@@ -54,13 +54,15 @@ ProgressLine::ProgressLine(std::string what)
     : what_(std::move(what)), start_(std::chrono::steady_clock::now()) {}
 
 ProgressLine::~ProgressLine() {
-  if (!shown_.empty()) WriteToError("\r\x1b[K");
+  if (shown_.empty()) return;
+  unfinished_line = false;
+  WriteToError("\r\x1b[K");
 }
 
 Progress ProgressLine::Callback() {
   return [this, visible = isatty(STDERR_FILENO) == 1](int64_t done, int64_t total) {
     if (visible && std::chrono::steady_clock::now() - start_ > kQuiet) Show(done, total);
-    return !Interrupted();
+    return true;  // Ctrl-C ends the whole process
   };
 }
 
@@ -68,6 +70,7 @@ void ProgressLine::Show(int64_t done, int64_t total) {
   const double share = static_cast<double>(done) / static_cast<double>(std::max<int64_t>(total, 1));
   std::string line = fmt::format("\r{} {:3.0f} %", what_, 100 * share);
   if (line == shown_) return;
+  unfinished_line = true;
   WriteToError(line);
   shown_ = std::move(line);
 }

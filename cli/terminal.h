@@ -16,7 +16,7 @@ bool UseColor();
 int TerminalWidth();
 
 // A line on standard error while work lasts longer than half a second, where that is a terminal. It is wiped at
-// the end. The callback stops the work after Ctrl-C.
+// the end.
 class ProgressLine {
  public:
   explicit ProgressLine(std::string what);

@@ -4,7 +4,6 @@
 #include <unicode/unistr.h>
 
 #include <algorithm>
-#include <functional>
 #include <numeric>
 #include <optional>
 
@@ -18,6 +17,7 @@ namespace {
 
 constexpr size_t kWordsListed = 12;
 constexpr size_t kCloseEdits = 2;
+constexpr size_t kPrintedBytes = 60;  // of one word
 
 using Fold = std::string (*)(const std::string&);
 
@@ -103,24 +103,35 @@ std::vector<std::string> DistinctWords(const Encoding& encoding, const std::stri
   return words;
 }
 
-[[noreturn]] void FailUnknown(const Encoding& encoding, const std::string& text, const std::string& wanted) {
-  const std::vector<std::string> words = DistinctWords(encoding, text);
+std::string Listed(const std::vector<std::string>& words) {
   std::string listed;
   for (size_t word = 0; word < std::min(words.size(), kWordsListed); ++word) {
-    listed += (word == 0 ? "" : " ") + Printable(words[word], 60);
+    if (word > 0) listed += ' ';
+    listed += Printable(words[word], kPrintedBytes);
   }
   if (words.size() > kWordsListed) listed += fmt::format(" ... ({} words)", words.size());
-  std::string what = "no such word or piece in the text";
-  const std::string key = FoldCase(wanted.substr(0, 60));
-  const auto distance = [&](const std::string& word) {
-    return EditDistance(FoldCase(word.substr(0, 60)), key);
-  };
-  const auto nearest = std::min_element(
-      words.begin(), words.end(), [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
-  if (nearest != words.end() && distance(*nearest) <= std::min(kCloseEdits, key.size() / 2)) {
-    what += fmt::format(" (did you mean {}?)", Quote(*nearest));
+  return listed;
+}
+
+// " (did you mean "chicken"?)", or nothing where no word is close.
+std::string Suggestion(const std::vector<std::string>& words, const std::string& wanted) {
+  const auto key = [](const std::string& word) { return FoldCase(word.substr(0, kPrintedBytes)); };
+  const std::string wanted_key = key(wanted);
+  const std::string* nearest = nullptr;
+  size_t fewest = std::min(kCloseEdits, wanted_key.size() / 2) + 1;
+  for (const std::string& word : words) {
+    const size_t edits = EditDistance(key(word), wanted_key);
+    if (edits >= fewest) continue;
+    fewest = edits;
+    nearest = &word;
   }
-  throw Error(ErrorCode::kInvalidArgument, what, "--token", "an index or one of: " + listed, Quote(wanted));
+  return nearest == nullptr ? "" : fmt::format(" (did you mean {}?)", Quote(*nearest));
+}
+
+[[noreturn]] void FailUnknown(const Encoding& encoding, const std::string& text, const std::string& wanted) {
+  const std::vector<std::string> words = DistinctWords(encoding, text);
+  throw Error(ErrorCode::kInvalidArgument, "no such word or piece in the text" + Suggestion(words, wanted),
+              "--token", "an index or one of: " + Listed(words), Quote(wanted));
 }
 
 bool IsNumber(const std::string& text) {
