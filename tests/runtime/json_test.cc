@@ -81,6 +81,51 @@ TEST(Json, LimitsValuesAndBytes) {
             "config.json: JSON too large, expected at most 5 bytes, got 6");
 }
 
+struct Diverted {
+  std::string members, outcome;  // what was handed over; the value that was left, or the error
+};
+
+Diverted Divert(const std::string& text, const JsonLimits& limits = {}) {
+  Diverted diverted;
+  const auto take = [&](std::string& name, int64_t value) {
+    diverted.members += name + "=" + std::to_string(value) + ";";
+  };
+  try {
+    diverted.outcome = ParseJson(text, "t.json", JsonVocabulary{"model", "vocab", take}, limits).dump();
+  } catch (const Error& error) {
+    diverted.outcome = error.what();
+  }
+  return diverted;
+}
+
+TEST(JsonVocabulary, GoesToTheCallerInPlaceOfTheValue) {
+  const Diverted diverted = Divert(
+      R"({"vocab":{"x":1},"model":{"a":{"vocab":{"y":2}},"vocab":{"b":2,"a":9223372036854775807,"b":0},"z":[{}]}})");
+  EXPECT_EQ(diverted.members, "b=2;a=9223372036854775807;b=0;");
+  EXPECT_EQ(diverted.outcome, R"({"model":{"a":{"vocab":{"y":2}},"vocab":{},"z":[{}]},"vocab":{"x":1}})");
+}
+
+TEST(JsonVocabulary, IsOnlyAnObjectInItsPlace) {
+  for (const std::string text : {R"({"model":{"vocab":[{"a":1}]}})", R"({"model":{"vocab":5},"x":{"a":1}})",
+                                 R"([{"model":{"vocab":{"a":1}}}])", R"({"model":[{"vocab":{"a":1}}]})", "7"}) {
+    EXPECT_EQ(Divert(text).members, "") << text;
+    EXPECT_EQ(Divert(text).outcome, nlohmann::json::parse(text).dump());
+  }
+}
+
+TEST(JsonVocabulary, HoldsIntegersWithinTheLimits) {
+  for (const std::string value :
+       {"-1", "1.0", "\"1\"", "null", "true", "9223372036854775808", "[1]", "{\"b\":1}"}) {
+    const std::string text = R"({"model":{"vocab":{"a":)" + value + "}}}";
+    EXPECT_THAT(Divert(text).outcome,
+                StartsWith("t.json: model.vocab.a: no valid id, expected an integer from 0, got "))
+        << value;
+  }
+  const std::string text = R"({"model":{"vocab":{"a":0,"b":1}}})";
+  EXPECT_EQ(Divert(text, {.max_values = 5}).members, "a=0;b=1;");  // three objects and two members
+  EXPECT_EQ(Divert(text, {.max_values = 4}).outcome, "t.json: too many values in JSON, expected at most 4");
+}
+
 TEST(Json, ReadsFiles) {
   const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "json_test.json";
   std::ofstream(path) << R"({"a":[1]})";
