@@ -4,6 +4,7 @@
 #include "qkv/attention.h"
 #include "qkv/capture.h"
 #include "qkv/error.h"
+#include "qkv/kv_cache.h"
 #include "qkv/layers.h"
 #include "qkv/model.h"
 #include "qkv/progress.h"

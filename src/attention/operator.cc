@@ -1,10 +1,10 @@
 // The public operator: validate, plan, run.
 #include <cmath>
-#include <new>
 #include <string>
 
 #include "attention/forward.h"
 #include "attention/look.h"
+#include "attention/memory_error.h"
 #include "attention/plan.h"
 #include "attention/problem.h"
 #include "attention/reference_run.h"
@@ -14,17 +14,6 @@
 
 namespace qkv {
 namespace {
-
-// Running out of memory is one typed error, whoever ran out.
-template <class Call> auto WithTypedMemoryError(const Call& call) {
-  try {
-    return call();
-  } catch (const std::bad_alloc&) {
-    throw Error(ErrorCode::kOutOfMemory, "out of memory", "attention");
-  } catch (const std::length_error&) {
-    throw Error(ErrorCode::kOutOfMemory, "out of memory", "attention");
-  }
-}
 
 int64_t LongestKeys(const Problem& problem, const ConstTensor& k) {
   if (k.rank() == 4) return k.size(2);
@@ -37,7 +26,7 @@ int64_t LongestKeys(const Problem& problem, const ConstTensor& k) {
 
 void Attention(const ConstTensor& q, const ConstTensor& k, const ConstTensor& v, const AttentionOptions& options,
                const Tensor& out, const Tensor* lse) {
-  WithTypedMemoryError([&] {
+  WithTypedMemoryError("attention", [&] {
     const Problem problem = MakeProblem(q, k, v, options, out, lse);
     if (q.dtype == DType::kF64) return RunReference(problem, options.progress, nullptr, nullptr);
     RunForward(problem, MakeJobs(problem), nullptr, options.progress);
@@ -47,7 +36,7 @@ void Attention(const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
 Capture AttentionWithCapture(const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
                              const AttentionOptions& options, const CaptureRequest& request, const Tensor& out,
                              const Tensor* lse) {
-  return WithTypedMemoryError([&] {
+  return WithTypedMemoryError("attention", [&] {
     const Problem problem = MakeProblem(q, k, v, options, out, lse);
     const int64_t keys = LongestKeys(problem, k);
     CheckCapture(problem, request, keys);

@@ -306,7 +306,7 @@ Row MakeRow(const Problem& problem, const Sequence& sequence, int64_t head, int6
   if (problem.causal != Causal::kNone) row.last = std::min(row.last, row.position + 1);
   if (problem.window.right) row.last = std::min(row.last, Last(row.position, *problem.window.right) + 1);
   if (problem.window.left) row.first = row.position - std::min(*problem.window.left, kMaxPosition);
-  row.first = std::max<int64_t>(row.first, 0);
+  row.first = std::max<int64_t>(row.first, sequence.cache == nullptr ? 0 : sequence.cache->first);
   row.last = std::max(row.last, row.first);
   const auto at = [&](const ConstTensor& tensor) {
     return static_cast<const std::byte*>(tensor.data) +
@@ -324,6 +324,14 @@ Row MakeRow(const Problem& problem, const Sequence& sequence, int64_t head, int6
 }
 
 KeyValues MakeKeyValues(const Problem& problem, const Sequence& sequence, int64_t kv_head) {
+  if (sequence.cache != nullptr) {
+    const CachedKeys& cache = *sequence.cache;
+    const auto paged = [&](const CachedKeys::Part& part) {
+      return Strided{nullptr, cache.dtype, part.width, 1, cache.table, part.offset + kv_head * part.head_bytes,
+                     part.scales + kv_head * part.scale_head_bytes};
+    };
+    return {paged(cache.k), paged(cache.v), sequence.kv_length};
+  }
   const int64_t size = static_cast<int64_t>(SizeOf(problem.kv_dtype));
   const auto strided = [&](const std::byte* data, HeadRowStride stride, int64_t channel) {
     return Strided{data + kv_head * stride.head * size, problem.kv_dtype, stride.row, channel};

@@ -9,6 +9,18 @@
 
 namespace qkv {
 
+// The keys and values of a sequence in a cache's pages. Offsets are in bytes from a page's begin, for head 0; a head
+// takes `head_bytes` of K (or V), and int8 elements have scales, `scale_head_bytes` a head.
+struct CachedKeys {
+  const PageTable* table = nullptr;
+  DType dtype = DType::kF32;
+  struct Part {
+    int64_t offset = 0, head_bytes = 0, width = 0;  // width: elements of a key
+    int64_t scales = 0, scale_head_bytes = 0;
+  } k, v;
+  int64_t first = 0;  // keys before it have been overwritten
+};
+
 // One sequence of the batch. Pointers are at its first row and head 0.
 struct Sequence {
   int64_t batch = 0;
@@ -21,6 +33,7 @@ struct Sequence {
   const std::byte* v = nullptr;
   std::byte* out = nullptr;
   float* lse = nullptr;
+  const CachedKeys* cache = nullptr;  // where its keys are, instead of k and v
 };
 
 // Strides in elements.

@@ -141,7 +141,7 @@ void AddNotFinite(const Block& block, const KeyTile& tile, const float* weights,
   for (int64_t j = 0; j < last; ++j) {
     const int64_t key = tile.first + j;
     for (int64_t c = 0; c < block.layout->dv; ++c) {
-      const float value = LoadFloat(v.data, v.dtype, key * v.key + c * v.channel);
+      const float value = static_cast<float>(LoadDouble(v, key, c));
       if (std::isfinite(value)) continue;
       for (int64_t r = 0; r < block.count; ++r) {
         const Row& row = block.rows[r];

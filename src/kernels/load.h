@@ -21,6 +21,17 @@ inline float LoadFloat(const void* data, DType dtype, int64_t index) {
   return static_cast<float>(LoadDouble(data, dtype, index));
 }
 
+// Channel c of key j, dequantised.
+inline double LoadDouble(const Strided& from, int64_t j, int64_t c) {
+  switch (from.dtype) {
+    case DType::kF64: return from.Key<double>(j)[c * from.channel];
+    case DType::kBF16: return ToFloat(from.Key<BFloat16>(j)[c * from.channel]);
+    case DType::kF16: return ToFloat(from.Key<Float16>(j)[c * from.channel]);
+    case DType::kI8: return static_cast<float>(from.Key<int8_t>(j)[c * from.channel]) * from.Scale(j);
+    default: return from.Key<float>(j)[c * from.channel];
+  }
+}
+
 inline void StoreDouble(double value, void* data, DType dtype, int64_t index) {
   switch (dtype) {
     case DType::kF64: static_cast<double*>(data)[index] = value; return;

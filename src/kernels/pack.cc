@@ -17,17 +17,23 @@ namespace qkv {
 namespace HWY_NAMESPACE {
 namespace {
 
-// One key's channels as contiguous floats: where they lie, or in `buffer` (d floats) after conversion.
+// Channels c ... c + d - 1 of a key as contiguous floats: where they lie, or in `buffer` after conversion.
 template <class T>
-const float* KeyAsFloats(const Strided& from, int64_t key, int64_t d, float* buffer) {
-  const T* data = static_cast<const T*>(from.data) + key * from.key;
-  if (from.channel == 1) {
+const float* KeyAsFloats(const Strided& from, int64_t key, int64_t c, int64_t d, float* buffer) {
+  const T* data = from.Key<T>(key) + c * from.channel;
+  if constexpr (std::is_same_v<T, int8_t>) {
+    const float scale = from.Scale(key);
+    for (int64_t i = 0; i < d; ++i) buffer[i] = static_cast<float>(data[i * from.channel]) * scale;
+    return buffer;
+  } else {
+    if (from.channel != 1) {
+      for (int64_t i = 0; i < d; ++i) buffer[i] = LoadFloat(data, DTypeOf<T>::value, i * from.channel);
+      return buffer;
+    }
     if constexpr (std::is_same_v<T, float>) return data;
     ConvertToFloat(data, d, buffer);
     return buffer;
   }
-  for (int64_t c = 0; c < d; ++c) buffer[c] = LoadFloat(data, DTypeOf<T>::value, c * from.channel);
-  return buffer;
 }
 
 // Transposes a square of lanes x lanes floats: row i of the result holds element i of every source row.
@@ -89,10 +95,8 @@ void PackKeys(const Strided& k, int64_t first, int64_t count, int64_t d, float* 
     float* panel = packed + key / width * width * d + key % width;
     for (int64_t c = 0; c < d; c += kStrip) {
       const int64_t strip = std::min(kStrip, d - c);
-      Strided part = k;
-      part.data = static_cast<const T*>(k.data) + c * k.channel;
       for (int64_t r = 0; r < lanes; ++r) {
-        rows[r] = key + r < count ? KeyAsFloats<T>(part, first + key + r, strip, buffer[r]) : kZeros;
+        rows[r] = key + r < count ? KeyAsFloats<T>(k, first + key + r, c, strip, buffer[r]) : kZeros;
       }
       PackKeyGroup(rows, strip, panel + c * width);
     }
@@ -116,10 +120,8 @@ Values PackValues(const Strided& v, int64_t first, int64_t count, int64_t dv, fl
   VecF32 lost = hn::Zero(tag);
   for (int64_t c = 0; c < dv; c += width, packed += kKeyTile * width) {
     const int64_t columns = std::min(width, dv - c);
-    Strided part = v;
-    part.data = static_cast<const T*>(v.data) + c * v.channel;
     for (int64_t j = 0; j < count; ++j) {
-      const float* row = KeyAsFloats<T>(part, first + j, columns, buffer);
+      const float* row = KeyAsFloats<T>(v, first + j, c, columns, buffer);
       if (columns < width) {
         if (row != buffer) std::copy_n(row, columns, buffer);
         std::fill(buffer + columns, buffer + width, 0.0f);
@@ -137,6 +139,7 @@ void PackKeysOfAnyType(const Strided& k, int64_t first, int64_t count, int64_t d
   switch (k.dtype) {
     case DType::kBF16: return PackKeys<BFloat16>(k, first, count, d, packed);
     case DType::kF16: return PackKeys<Float16>(k, first, count, d, packed);
+    case DType::kI8: return PackKeys<int8_t>(k, first, count, d, packed);
     default: return PackKeys<float>(k, first, count, d, packed);
   }
 }
@@ -145,6 +148,7 @@ Values PackValuesOfAnyType(const Strided& v, int64_t first, int64_t count, int64
   switch (v.dtype) {
     case DType::kBF16: return PackValues<BFloat16>(v, first, count, dv, packed);
     case DType::kF16: return PackValues<Float16>(v, first, count, dv, packed);
+    case DType::kI8: return PackValues<int8_t>(v, first, count, dv, packed);
     default: return PackValues<float>(v, first, count, dv, packed);
   }
 }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "qkv/tensor.h"
 #include "runtime/random.h"
@@ -18,11 +19,33 @@ inline constexpr int64_t kSplitKeys = 1024;  // 4 tiles: fine enough to share on
 inline constexpr int64_t kMaxBlockRows = 96; // 16 groups of 6 rows: scores 96 KiB
 inline constexpr int64_t kScoreStride = kKeyTile + 16;  // of a row of scores: off the powers of two, which share cache sets
 
-// One vector of K or V: element c of key j is at data + j * key + c * channel.
+// Where a cache keeps the keys of a sequence: key j is number j mod keys_per_page of page (j div keys_per_page) mod
+// page_count. More keys than the pages hold is a ring: the oldest have been overwritten.
+struct PageTable {
+  std::vector<std::byte*> pages;
+  int64_t keys_per_page = 1;
+};
+
+// K or V of one KV head. In one piece: channel c of key j is at data + j * key + c * channel. In pages: at the same
+// place relative to byte `page_offset` of the key's page, j counted within the page; int8 elements have one float32
+// scale per key, from byte `scale_offset`.
 struct Strided {
   const void* data = nullptr;
   DType dtype = DType::kF32;
   int64_t key = 0, channel = 1;
+  const PageTable* table = nullptr;
+  int64_t page_offset = 0, scale_offset = 0;
+
+  const std::byte* Page(int64_t j) const {
+    return table->pages[static_cast<size_t>(j / table->keys_per_page) % table->pages.size()];
+  }
+  template <class T> const T* Key(int64_t j) const {
+    if (table == nullptr) return static_cast<const T*>(data) + j * key;
+    return reinterpret_cast<const T*>(Page(j) + page_offset) + j % table->keys_per_page * key;
+  }
+  float Scale(int64_t j) const {
+    return reinterpret_cast<const float*>(Page(j) + scale_offset)[j % table->keys_per_page];
+  }
 };
 
 // The keys and values of one KV head of one sequence.

@@ -13,7 +13,7 @@ double ReferenceScore(const Layout& layout, const ScoreRules& rules, const KeyVa
   double dot = 0;
   for (int64_t c = 0; c < layout.d; ++c) {
     dot += LoadDouble(row.q, layout.q_dtype, c * layout.q_channel) *
-           LoadDouble(keys.k.data, keys.k.dtype, j * keys.k.key + c * keys.k.channel);
+           LoadDouble(keys.k, j, c);
   }
   double score = dot * layout.scale;
   if (stage == ScoreStage::kRaw) return score;
@@ -49,7 +49,7 @@ ReferenceRow ReferenceAttention(const Layout& layout, const ScoreRules& rules, c
     if (rules.dropout && !rules.dropout->Kept(row.batch, row.head, row.position, j)) continue;
     const double kept = weight * rules.dropout_scale;
     for (int64_t c = 0; c < layout.dv; ++c) {
-      out[c] += kept * LoadDouble(keys.v.data, keys.v.dtype, j * keys.v.key + c * keys.v.channel);
+      out[c] += kept * LoadDouble(keys.v, j, c);
     }
   }
   result.lse = result.max + std::log(result.sum);
