@@ -21,7 +21,7 @@ struct ViewOptions {
 
 struct TerminalOptions : ViewOptions {
   bool color = false;             // ANSI true colour
-  int width = 80;                 // columns
+  int width = 80;                 // columns; fewer than 48 count as 48
   int strongest = 8;              // how many heads to list
 };
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 
 namespace qkv::view {
 namespace {
@@ -16,6 +17,7 @@ constexpr double kRight = kMargin + kColumn + kGutter;  // where the right colum
 constexpr double kLabel = 112;                          // room for a token's label
 constexpr double kPitch = 25;                           // from one token to the next beside the lines
 constexpr float kLeastNumber = 0.015f;                  // smaller weights get no number
+constexpr float kLeastLine = 0.002f;                    // and much smaller ones no line
 constexpr size_t kListed = 10;
 constexpr Rgb kInk = {27, 31, 39}, kQuiet = {89, 97, 111}, kFaint = {213, 218, 226}, kWhite = {255, 255, 255};
 
@@ -90,12 +92,17 @@ class SectionDrawing {
         pen_.Ribbon(x0, middle(query), x1, middle(key), {kQuiet, 1 + weight, 0.3 * weight});
   }
 
+  // The heaviest last, over the others.
   template <class Middle>
   void DrawFocusLines(size_t query, double x0, double x1, const Middle& middle) {
-    for (size_t key = 0; key < section_.shown.size(); ++key)
-      if (const float weight = section_.row[section_.shown[key]]; weight > 0.002f)
+    std::vector<size_t> keys(section_.shown.size());
+    std::iota(keys.begin(), keys.end(), 0);
+    const auto weight = [&](size_t key) { return section_.row[section_.shown[key]]; };
+    std::stable_sort(keys.begin(), keys.end(), [&](size_t a, size_t b) { return weight(a) < weight(b); });
+    for (const size_t key : keys)
+      if (weight(key) > kLeastLine)
         pen_.Ribbon(x0, middle(query), x1, middle(key),
-                    {PaperOf(std::max(weight, 0.04f)), 1 + 7.0 * weight, 1});
+                    {PaperOf(std::max(weight(key), 0.04f)), 1 + 7.0 * weight(key), 1});
   }
 
   void DrawTokenPair(int64_t token, double x0, double x1, double y) {

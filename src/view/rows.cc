@@ -34,12 +34,12 @@ void Validate(const ModelCapture& capture) {
   if (!capture.spans.empty()) ExpectSize(capture.spans, "spans", tokens);
   const auto rows =
       static_cast<int64_t>(capture.layer_ids.size() * capture.head_ids.size() * capture.query_ids.size());
+  for (const int64_t query : capture.query_ids)
+    Expect(query >= 0 && query < tokens, "query_ids", tokens, query);
   if (capture.top_k == 0) return ExpectSize(capture.weights, "weights", rows * tokens);
   ExpectSize(capture.top_keys, "top_keys", rows * capture.top_k);
   ExpectSize(capture.top_weights, "top_weights", rows * capture.top_k);
   for (const int64_t key : capture.top_keys) Expect(key >= -1 && key < tokens, "top_keys", tokens, key);
-  for (const int64_t query : capture.query_ids)
-    Expect(query >= 0 && query < tokens, "query_ids", tokens, query);
 }
 
 bool IsBlank(const std::string& text) { return text.find_first_not_of(' ') == std::string::npos; }

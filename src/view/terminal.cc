@@ -13,7 +13,7 @@ namespace qkv {
 namespace view {
 namespace {
 
-constexpr int kMinWidth = 24;           // columns; narrower ones are treated as this
+constexpr int kMinWidth = 48;           // columns; narrower ones are treated as this
 constexpr size_t kStrips = 2;           // how many heads get a strip of their own, before the mean
 constexpr float kWorthAStrip = 0.25f;   // the least peak of the second one
 constexpr size_t kKeysOfHead = 4;       // how many keys a head's line lists
@@ -175,6 +175,9 @@ class Writer {
     return chosen;
   }
 
+  // A list's names, short enough that a line holds at least one key.
+  std::string ListName(int64_t token) const { return FitWidth(texts_[token].name, width_ / 5); }
+
   int64_t HeadCount() const { return rows_.layers() * rows_.heads(); }
 
   static std::string Count(int64_t count, const char* what) {
@@ -214,9 +217,8 @@ class Writer {
     if (peaks.empty()) return {};
     std::string line = "  fixed distance:";
     for (const Peak& peak : peaks) {
-      const std::string more =
-          fmt::format(" {} {} {:.2f}{}", HeadName(rows_.capture(), peak.place), texts_[peak.key].name,
-                      peak.weight, &peak == &peaks.back() ? "" : ",");
+      const std::string more = fmt::format(" {} {} {:.2f}{}", HeadName(rows_.capture(), peak.place),
+                                           ListName(peak.key), peak.weight, &peak == &peaks.back() ? "" : ",");
       if (DisplayWidth(line) + DisplayWidth(more) + 2 > width_) return ink_.Quiet(line + " \u2026") + "\n";
       line += more;
     }
@@ -227,7 +229,7 @@ class Writer {
     const std::string head = HeadName(rows_.capture(), peak.place);
     std::string begin = std::string(2 + longest - head.size(), ' ') + head + ": ";
     const int64_t query = rows_.capture().query_ids[peak.place.query];
-    if (naming == Naming::kQueryAndKeys) begin += texts_[query].name + " \u2192 ";
+    if (naming == Naming::kQueryAndKeys) begin += ListName(query) + " \u2192 ";
     int left = width_ - DisplayWidth(begin);
     std::string words = Keys(peak, query, left);
     return ink_.Quiet(begin) + words + PassedOver(peak, query, left);
@@ -250,7 +252,7 @@ class Writer {
     items.resize(std::min(items.size(), kKeysOfHead));
     std::string out;
     for (const Item& item : items) {
-      const std::string text = fmt::format("{} {:.2f}", texts_[item.key].name, item.weight);
+      const std::string text = fmt::format("{} {:.2f}", ListName(item.key), item.weight);
       const int width = DisplayWidth(text) + (out.empty() ? 0 : 2);
       if (width > left && !out.empty()) break;
       left -= width;
@@ -262,7 +264,7 @@ class Writer {
   std::string PassedOver(const Peak& peak, int64_t query, int left) const {
     std::string inner;
     for (const Item& item : Items(peak, query, true, kLeastPassedOver)) {
-      const std::string& name = item.key == query ? kItself : texts_[item.key].name;
+      const std::string name = item.key == query ? kItself : ListName(item.key);
       std::string more = fmt::format("{}{} {:.2f}", inner.empty() ? "" : ", ", name, item.weight);
       if (DisplayWidth(inner) + DisplayWidth(more) + 4 > left) break;
       inner += more;
@@ -270,7 +272,7 @@ class Writer {
     return inner.empty() ? inner : ink_.Quiet("  (" + inner + ")");
   }
 
-  inline static const std::string kItself = "itself";
+  static constexpr const char* kItself = "itself";
 
   const Rows& rows_;
   const TerminalOptions& options_;

@@ -33,8 +33,9 @@ int WriteAndClose(int descriptor, std::string_view bytes) {
   return error;
 }
 
-void WriteInPlace(const fs::path& file, std::string_view bytes) {
-  const int descriptor = open(file.c_str(), O_WRONLY | O_CLOEXEC);
+// `file` is what the caller calls it.
+void WriteInPlace(const fs::path& target, std::string_view bytes, const fs::path& file) {
+  const int descriptor = open(target.c_str(), O_WRONLY | O_CLOEXEC);
   const int error = descriptor < 0 ? errno : WriteAndClose(descriptor, bytes);
   if (error != 0) Fail(file, error);
 }
@@ -52,7 +53,7 @@ void WriteWholeFile(const fs::path& file, std::string_view bytes) {
   const fs::path target = fs::is_symlink(file, ignored) ? fs::weakly_canonical(file, ignored) : file;
   const fs::file_status status = fs::status(target, ignored);
   if (fs::is_directory(status)) Fail(file, EISDIR);
-  if (fs::exists(status) && !fs::is_regular_file(status)) return WriteInPlace(target, bytes);
+  if (fs::exists(status) && !fs::is_regular_file(status)) return WriteInPlace(target, bytes, file);
   if (fs::exists(status) && access(target.c_str(), W_OK) != 0) Fail(file, errno);
   std::string beside = target.string() + ".XXXXXX";
   const int descriptor = mkostemp(beside.data(), O_CLOEXEC);

@@ -82,7 +82,7 @@ TEST_F(FigureTest, WritesThreeFormats) {
 }
 
 TEST_F(FigureTest, GivesTheSameBytesForTheSameCapture) {
-  ModelCapture emoji =
+  const ModelCapture emoji =
       test::MakeCapture({"😀", "你好", "👩‍👩‍👧", "x"}, std::vector<float>(16, 0.25f));
   for (const ModelCapture* capture : {&chicken_, &emoji})
     for (const char* ending : {".png", ".svg", ".pdf"}) {

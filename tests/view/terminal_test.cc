@@ -106,12 +106,21 @@ TEST(TerminalView, WrapsAtTheWidth) {
   std::vector<std::string> labels = {"你好", "👩‍👩‍👧", "שלום", std::string(90, 'w'), "cafe\u0301"};
   for (int i = 0; i < 40; ++i) labels.push_back("word" + std::to_string(i));
   const auto capture = MakeCapture(labels, std::vector<float>(labels.size() * labels.size(), 0.02f));
-  for (const int width : {24, 40, 80, 200}) {
-    TerminalOptions options = FocusOn({1});
-    options.width = width;
-    for (const std::string& line : LinesOf(TerminalView(capture, options)))
-      EXPECT_LE(view::DisplayWidth(line), width) << line;
-  }
+  for (const std::vector<int64_t>& focus : {std::vector<int64_t>{}, {1}, {3}})
+    for (const int width : {10, 48, 80, 200}) {
+      TerminalOptions options = FocusOn(focus);
+      options.width = width;
+      for (const std::string& line : LinesOf(TerminalView(capture, options)))
+        EXPECT_LE(view::DisplayWidth(line), std::max(width, 48)) << line;
+    }
+}
+
+TEST(TerminalView, LeavesOutPositionalHeadsWhereNoneIsOfAnotherKind) {
+  std::vector<float> before(36, 0.0f);  // each word gives everything to the one before it
+  for (int64_t i = 1; i < 6; ++i) before[i * 6 + i - 1] = 1;
+  const std::string text = TerminalView(MakeCapture({"a", "b", "c", "d", "e", "f"}, before), FocusOn({3}));
+  EXPECT_THAT(text, HasSubstr("d → c 1.00   layer 0 head 0\n"));
+  EXPECT_THAT(text, HasSubstr("  fixed distance: layer 0 head 0 c 1.00\n"));
 }
 
 TEST(TerminalView, CutsVeryLongTextsVisibly) {
