@@ -14,6 +14,9 @@
 namespace qkv {
 namespace {
 
+// Multiply-adds below which waking the other threads costs more than they bring: about 10 us of one core's work.
+constexpr double kWorkForThreads = 1e6;
+
 constexpr int64_t kResidentFloats = 128 << 10;  // 512 KiB of packed keys and values: half of a 1 MiB second level
 
 // Per thread: scratch for a block, and memory for packed tiles. Made by the first task that needs it.
@@ -34,9 +37,15 @@ class Forward {
         pack_(PackKernelsFor(ChosenIsa())),
         kernels_(ForwardKernelsFor(ChosenIsa())) {
     int64_t rows = 0;
-    for (const HeadJob& job : jobs_) rows = std::max(rows, std::min(job.block_rows, job.rows));
+    double work = 0;
+    for (const HeadJob& job : jobs_) {
+      rows = std::max(rows, std::min(job.block_rows, job.rows));
+      work += static_cast<double>(job.rows * (problem.layout.d + problem.layout.dv)) *
+              static_cast<double>(job.key_values.length);
+    }
+    threads_ = work < kWorkForThreads ? 1 : Threads();
     // All memory is taken before anything is written, so that running out of it loses nothing.
-    for (int thread = 0; thread < Threads(); ++thread) {
+    for (int thread = 0; thread < threads_; ++thread) {
       workers_.push_back({std::make_unique<Scratch>(rows, problem.layout, kernels_.panel), {}, {}});
     }
   }
@@ -48,7 +57,7 @@ class Forward {
       return PackedHead::Floats(job, pack_, Parts::kKeysAndValues) <= kResidentFloats;
     });
     const int64_t jobs = static_cast<int64_t>(jobs_.size());
-    if (small && (one_block || jobs >= 4 * Threads())) RunResident();
+    if (small && (one_block || jobs >= 4 * threads_)) RunResident();
     else if (one_block) RunStreamed();
     else RunWaves();
   }
@@ -108,7 +117,7 @@ class Forward {
       for (int64_t block = 0; block < job(task).blocks(); ++block) {
         RunBlock(BlockRows(job(task), block), *own.scratch, [&](int64_t tile) { return packed.tile(tile); });
       }
-    }, progress_);
+    }, progress_, threads_);
   }
 
   // Packs one tile into the worker's memory.
@@ -122,12 +131,12 @@ class Forward {
 
   void RunStreamed() {
     ReservePacked(kKeyTile * (problem_.layout.d + PaddedWidth(problem_.layout.dv, pack_.panel)), 0);
-    if (static_cast<int64_t>(jobs_.size()) >= 4 * Threads()) {
+    if (static_cast<int64_t>(jobs_.size()) >= 4 * threads_) {
       ParallelFor(static_cast<int64_t>(jobs_.size()), [&](int64_t task, int thread) {
         Worker& own = worker(thread);
         RunBlock(BlockRows(job(task), 0), *own.scratch,
                  [&](int64_t tile) { return PackTile(job(task), tile, own); });
-      }, progress_);
+      }, progress_, threads_);
     } else {
       RunStreamedSplits();
     }
@@ -156,7 +165,7 @@ class Forward {
       kernels_.begin(rows.block(), *own.scratch);
       RunSplit(rows, task.split, *own.scratch, [&](int64_t tile) { return PackTile(job(task.job), tile, own); });
       Copy(own.scratch->split(), job(task.job).rows, SumsAt(kept.data() + task.sums, job(task.job).rows));
-    }, progress_);
+    }, progress_, threads_);
     ParallelFor(static_cast<int64_t>(jobs_.size()), [&](int64_t j, int thread) {
       Scratch& scratch = *worker(thread).scratch;
       const BlockRows rows(job(j), 0);
@@ -166,7 +175,7 @@ class Forward {
         kernels_.merge(rows.block(), SumsAt(kept.data() + task.sums, job(j).rows), scratch);
       }
       Finish(rows, scratch);
-    });
+    }, progress_, threads_);
   }
 
   int64_t out_stride() const { return PaddedWidth(problem_.layout.dv, kernels_.panel); }
@@ -194,7 +203,7 @@ class Forward {
         const PackedHead& head = packed.head(task.job);
         RunBlock(BlockRows(job(task.job), task.block), *worker(thread).scratch,
                  [&](int64_t tile) { return head.tile(tile); });
-      }, progress_);
+      }, progress_, threads_);
     }
   }
 
@@ -204,6 +213,7 @@ class Forward {
   const Progress& progress_;
   PackKernels pack_;
   ForwardKernels kernels_;
+  int threads_ = 1;
   std::vector<Worker> workers_;
 };
 

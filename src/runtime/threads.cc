@@ -65,9 +65,10 @@ void SetThreads(int count) {
   g_threads.store(count, std::memory_order_relaxed);
 }
 
-void ParallelFor(int64_t tasks, const std::function<void(int64_t, int)>& body, const Progress& progress) {
+void ParallelFor(int64_t tasks, const std::function<void(int64_t, int)>& body, const Progress& progress,
+                 int threads) {
   using Clock = std::chrono::steady_clock;
-  const int threads = static_cast<int>(std::min<int64_t>(Threads(), tasks));
+  const int team = static_cast<int>(std::min<int64_t>(std::min(threads, Threads()), tasks));
   std::atomic<int64_t> next{0}, done{0};
   std::atomic<bool> cancelled{false}, failed{false};
   std::exception_ptr failure;  // the first one's; read after the threads have joined
@@ -91,10 +92,10 @@ void ParallelFor(int64_t tasks, const std::function<void(int64_t, int)>& body, c
       }
     }
   };
-  if (threads <= 1) {
+  if (team <= 1) {
     work(0);
   } else {
-#pragma omp parallel num_threads(threads)
+#pragma omp parallel num_threads(team)
     work(omp_get_thread_num());
   }
   if (failure) std::rethrow_exception(failure);

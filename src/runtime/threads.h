@@ -19,7 +19,8 @@ void SetThreads(int count);  // Error{kInvalidArgument} when count < 1
 // out and the first exception is thrown here.
 // progress, where given, is called from the calling thread; returning false stops handing out tasks and
 // throws Error{kCancelled} after the running ones end.
+// threads: at most that many, where the work is too small for all of them.
 void ParallelFor(int64_t tasks, const std::function<void(int64_t task, int thread)>& body,
-                 const Progress& progress = {});
+                 const Progress& progress = {}, int threads = Threads());
 
 }  // namespace qkv
