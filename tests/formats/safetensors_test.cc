@@ -3,13 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <cstdlib>
 #include <utility>
 #include <vector>
 
 #include "formats/support.h"
-#include "runtime/half.h"
 
 namespace qkv::test {
 namespace {
