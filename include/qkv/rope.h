@@ -20,8 +20,7 @@ namespace qkv {
 //   kAdjacent  (2i, 2i + 1)     -> (.540, .841, 0, 0)    their GGUF files; the paper; ONNX's `interleaved`
 enum class RopePairing { kHalf, kAdjacent };
 
-// How a model's frequencies were stretched for more tokens than it was first trained on, as its config states
-// it.
+// Ways to stretch the frequencies for texts longer than a model was first trained on, as configs state them.
 
 // Every frequency / factor (Chen et al. 2023, https://arxiv.org/abs/2306.15595).
 struct LinearRope {
@@ -43,15 +42,13 @@ struct DynamicNtkRope {
 // Slow pairs as linear, fast pairs unchanged, a ramp between those that turn beta_slow and beta_fast times in
 // trained_length tokens; cos and sin times an amplitude (YaRN: the same paper, sections 3.2 and 3.4).
 struct YarnRope {
-  enum class Ramp {
-    kWholePairs,
-    kExact
-  };  // the ramp's ends rounded outwards, as the paper's code does, or not
+  // The ramp's ends rounded outwards to whole pairs, as the paper's code has it, or not.
+  enum class Ramp { kWholePairs, kExact };
   double factor = 1;
   int64_t trained_length = 0;
   double beta_fast = 32, beta_slow = 1;
-  std::optional<double> amplitude;               // default 0.1 ln(factor) + 1, or the ratio of the next two
-  std::optional<double> mscale, mscale_all_dim;  // (0.1 m ln(factor) + 1) of both: DeepSeek's configs
+  std::optional<double> amplitude = {};  // default 0.1 ln(factor) + 1, or the ratio of the next two
+  std::optional<double> mscale = {}, mscale_all_dim = {};  // (0.1 m ln(factor) + 1) of both: DeepSeek's configs
   Ramp ramp = Ramp::kWholePairs;
 };
 // Wavelengths over trained_length / low_factor as linear, under trained_length / high_factor unchanged, smooth
@@ -64,7 +61,7 @@ struct Llama3Rope {
 struct RopeConfig {
   int64_t rotary_dim = 0;  // R: how many of a head's channels turn, from the first; even
   double base = 10000;     // pair i turns base^(-2i / R) radians a token
-  std::variant<std::monostate, LinearRope, NtkRope, DynamicNtkRope, YarnRope, Llama3Rope> scaling;
+  std::variant<std::monostate, LinearRope, NtkRope, DynamicNtkRope, YarnRope, Llama3Rope> scaling = {};
 };
 
 // What a config comes to: R/2 angles a token, in radians, and what cos and sin are multiplied with.
@@ -89,8 +86,9 @@ QKV_API RopeTable MakeRopeTable(const RopeFrequencies& frequencies, std::span<co
 
 struct RopeOptions {
   RopePairing pairing = RopePairing::kHalf;
-  std::optional<ConstTensor> positions;        // int64, broadcasts to (B, T): where each token stands
-  std::optional<std::vector<int64_t>> offset;  // else token t stands at t + offset: one, or one per sequence
+  std::optional<ConstTensor> positions = {};  // int64, broadcasts to (B, T): where each token stands
+  // Else token t stands at t + offset: one, or one per sequence.
+  std::optional<std::vector<int64_t>> offset = {};
 };
 
 // out = x with its first R channels turned, the others copied. x, out (B, H, T, D), float32, bfloat16 or

@@ -31,6 +31,12 @@ inline constexpr double kActivation = 2e-6;
 inline constexpr double kOnnxFloat32 = 1e-5;
 inline constexpr double kOnnxBFloat16 = 0x1p-6;
 
+// RoPE's frequencies against transformers', relative: its float32 pow, division and blend round a few times each.
+inline constexpr double kFrequency = 1e-6;
+
+// A vector of size 1 turned in float32, absolute: two products and a sum of rounded cos and sin, a few units.
+inline constexpr float kRotation = 5e-7f;
+
 // Two exact algorithms in float64 on the same numbers (the reference against sums in another order), relative
 // to the largest value: a few hundred roundings of 1e-16.
 inline constexpr double kDouble = 1e-12;
@@ -44,6 +50,12 @@ constexpr double Epsilon(DType dtype) {
     case DType::kBF16: return 0x1p-7;
     default: return 0;  // whole numbers are exact
   }
+}
+
+// How far a turned pair may be from the exact one: what kRotation is for, and the type's own rounding. `size` bounds
+// a and b of the pair, times the amplitude; the result is at most sqrt(2) of it.
+constexpr double RotationBound(DType dtype, double size) {
+  return size * (kRotation + (dtype == DType::kF32 ? 0 : Epsilon(dtype)));
 }
 
 // How far attention's output may be from the double-precision reference: twice as far as naive attention of the
