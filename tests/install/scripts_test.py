@@ -23,6 +23,9 @@ package = pathlib.Path(os.environ["FAKE_PACKAGE"])
 mode = os.environ["FAKE_PIP"]
 if mode == "refuse":
     sys.exit("ERROR: No space left on device")
+if mode == "offline":
+    print("WARNING: Retrying (total=0) after connection broken by 'Name or service not known'", file=sys.stderr)
+    sys.exit("ERROR: No matching distribution found for tiny==1.0")
 if mode == "hang":
     (folder / package.name).write_bytes(package.read_bytes()[:100])
     time.sleep(60)
@@ -122,6 +125,10 @@ class Models(unittest.TestCase):
 
     def test_refused_download(self):
         self.assert_fails(self.run_script("tiny", FAKE_PIP="refuse"), "No space left on device")
+        self.assert_absent()
+
+    def test_offline(self):
+        self.assert_fails(self.run_script("tiny", FAKE_PIP="offline"), "tiny==1.0: 'Name or service not known'")
         self.assert_absent()
 
     def test_wrong_package_checksum(self):
