@@ -113,7 +113,10 @@ bool HasTextToken(const Encoding& encoding) {
   return false;
 }
 
-Encoding Encode(const Model& model, const std::string& text, const LookOptions& options) {
+// What to say on standard error once all has gone well; a failure says its one line only.
+using Notes = std::vector<std::string>;
+
+Encoding Encode(const Model& model, const std::string& text, const LookOptions& options, Notes& notes) {
   Encoding encoding = model.tokenizer().Encode(text);
   if (!HasTextToken(encoding)) {
     throw Error(ErrorCode::kInvalidArgument, "the text is empty: it has no tokens to look at");
@@ -125,7 +128,7 @@ Encoding Encode(const Model& model, const std::string& text, const LookOptions& 
                 fmt::format("at most {} tokens", limit), std::to_string(count));
   }
   Truncate(encoding, limit);
-  PrintNote(fmt::format("the text was cut from {} tokens to {}", count, limit));
+  notes.push_back(fmt::format("the text was cut from {} tokens to {}", count, limit));
   return encoding;
 }
 
@@ -159,16 +162,17 @@ ModelCapture Capture(const Model& model, const Encoding& encoding, LookRequest r
   return model.Look(encoding, request);
 }
 
-void WritePictures(const ModelCapture& capture, const ViewOptions& view, const LookPlan& plan) {
+void WritePictures(const ModelCapture& capture, const ViewOptions& view, const LookPlan& plan, Notes& notes) {
   for (const auto& file : plan.outputs) {
     const std::string page = Ending(file) == ".html" ? Page(capture, view) : "";
     const InterruptGuard guard;  // half a file would stay behind
     if (!page.empty()) {
       WriteFile(file, page);
     } else if (const std::string warning = WriteFigure(capture, view, file); !warning.empty()) {
-      PrintNote(fmt::format("{}: {}", file.string(), warning));
+      notes.push_back(fmt::format("{}: {}", file.string(), warning));
     }
     ThrowIfInterrupted();
+    notes.push_back("wrote " + file.string());
   }
 }
 
@@ -188,11 +192,12 @@ void PrintJson(const ModelCapture& capture, const std::vector<int64_t>& focus) {
 void Look(const LookOptions& options) {
   const LookPlan plan = MakePlan(options);
   const std::string text = ReadText(options.text, options.file);
+  Notes notes;
   const auto model = LoadModel(options.model);
   LookRequest request;
   request.layers = plan.layers.Resolve(model->info().layers, "layers");
   request.heads = plan.heads.Resolve(model->info().heads, "heads");
-  const Encoding encoding = Encode(*model, text, options);
+  const Encoding encoding = Encode(*model, text, options, notes);
   const int64_t tokens = static_cast<int64_t>(encoding.ids.size());
   request.top_k = std::min(plan.top_k, tokens);
 
@@ -208,13 +213,13 @@ void Look(const LookOptions& options) {
   }
 
   const ModelCapture capture = Capture(*model, encoding, request);
-  WritePictures(capture, view, plan);
+  WritePictures(capture, view, plan, notes);
   if (options.json) {
     PrintJson(capture, view.focus);
   } else {
     PrintView(capture, view);
   }
-  for (const auto& file : plan.outputs) PrintNote("wrote " + file.string());
+  for (const std::string& note : notes) PrintNote(note);
 }
 
 Action Declare(CLI::App& parser) {

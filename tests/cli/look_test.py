@@ -43,6 +43,7 @@ class TextTest(harness.CommandTest):
         self.assertEqual((answer.returncode, answer.stderr), (0, b"the text was cut from 62 tokens to 48\n"))
         tokens = json.loads(answer.stdout)["tokens"]
         self.assertEqual(tokens, ["[CLS]"] + ["the", "road"] * 23 + ["[SEP]"])
+        self.fail_with(self.look("--truncate", "--token", "horse", text), 2, "horse")
         fitting = "the " * 46
         self.assertEqual(self.json("--truncate", fitting), self.json(fitting))
 
@@ -185,10 +186,10 @@ class TerminalTest(harness.CommandTest):
         for environment, colored in (({"TERM": "xterm-256color"}, True), ({"TERM": "dumb"}, False),
                                      ({"TERM": "xterm-256color", "NO_COLOR": "1"}, False)):
             with self.subTest(environment=environment):
-                text = self.in_terminal(40, TEXT, "--token", "it", environment=environment)
+                text = self.in_terminal(60, TEXT, "--token", "it", environment=environment)
                 self.assertEqual("\x1b[" in text, colored)
                 if not colored:
-                    self.assertLessEqual(max(map(len, text.splitlines())), 40)
+                    self.assertLessEqual(max(map(len, text.splitlines())), 60)
 
     def in_terminal(self, columns, *arguments, environment):
         import fcntl
