@@ -46,7 +46,7 @@ class CaptureLayout {
   }
 
   void SetSinkWeight(const Row& row) const {
-    if (capture_.sink_weight.empty() || row.sink == nullptr) return;
+    if (capture_.sink_weight.empty() || row.sink == nullptr || statistics_.sum(row) == 0) return;
     capture_.sink_weight[static_cast<size_t>(RowIndex(row))] =
         std::exp(*row.sink - statistics_.max(row)) / statistics_.sum(row);
   }

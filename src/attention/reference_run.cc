@@ -18,7 +18,8 @@ void KeepTop(const std::vector<double>& weights, int64_t top_k, int32_t* keys, f
     if (static_cast<float>(weights[j]) > 0 || std::isnan(weights[j])) order.push_back(static_cast<int32_t>(j));
   }
   std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-    return weights[static_cast<size_t>(a)] > weights[static_cast<size_t>(b)];
+    // As the float32 numbers that are kept: equal ones go by key.
+    return static_cast<float>(weights[static_cast<size_t>(a)]) > static_cast<float>(weights[static_cast<size_t>(b)]);
   });
   for (int64_t n = 0; n < std::min<int64_t>(top_k, static_cast<int64_t>(order.size())); ++n) {
     keys[n] = order[static_cast<size_t>(n)];
@@ -71,7 +72,7 @@ class ReferenceHead {
   void KeepRow(const Row& row, const ReferenceRow& result) {
     const size_t index = static_cast<size_t>(HeadIndex() * capture_->queries + row.query);
     if (request_->entropy) capture_->entropy[index] = static_cast<float>(Entropy(weights_));
-    if (!capture_->sink_weight.empty() && row.sink != nullptr) {
+    if (!capture_->sink_weight.empty() && row.sink != nullptr && result.sum != 0) {
       capture_->sink_weight[index] = static_cast<float>(std::exp(*row.sink - result.lse));
     }
     const size_t top = index * static_cast<size_t>(request_->top_k);
@@ -79,6 +80,7 @@ class ReferenceHead {
       KeepTop(weights_, request_->top_k, &capture_->top_keys[top], &capture_->top_weights[top]);
     }
     for (size_t j = 0; j < weights_.size(); ++j) received_[j] += weights_[j];
+    if (row.query >= sequence_.q_length) return;  // does not exist: it has no scores at any stage
     for (size_t n = 0; n < capture_->rows.size(); ++n) {
       if (capture_->rows[n] == row.query) KeepValues(row, static_cast<int64_t>(n));
     }

@@ -117,9 +117,10 @@ inline void MultiplyScores(const Block& block, const GroupRanges& ranges, const 
 
 inline void Softcap(float cap, Range range, float* s) {
   const F32 tag;
-  const VecF32 size = hn::Set(tag, cap), inverse = hn::Set(tag, 1.0f / cap);
+  const VecF32 size = hn::Set(tag, cap);
   for (int64_t j = range.first / Lanes() * Lanes(); j < range.last; j += Lanes()) {
-    hn::StoreU(hn::Mul(size, Tanh(tag, hn::Mul(hn::LoadU(tag, s + j), inverse))), tag, s + j);
+    // Divided: the reciprocal of a tiny cap would be infinite, and that of any cap a rounding more.
+    hn::StoreU(hn::Mul(size, Tanh(tag, hn::Div(hn::LoadU(tag, s + j), size))), tag, s + j);
   }
 }
 
