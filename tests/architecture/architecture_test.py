@@ -29,8 +29,8 @@ MAY_USE = {
 # and view draws, so it counts as the runtime's vocabulary, like tensors and errors.
 OWNER = {
     "error": "runtime", "export": "runtime", "progress": "runtime", "tensor": "runtime", "capture": "runtime",
-    "attention": "attention", "rope": "attention", "layers": "layers", "tokenizer": "text", "view": "view",
-    "model": "models",
+    "attention": "attention", "kv_cache": "attention", "rope": "attention", "layers": "layers", "tokenizer": "text",
+    "view": "view", "model": "models",
     "qkv": "cli",  # the header of headers: for users, not for the library
 }
 
