@@ -2,8 +2,6 @@
 
 #include <cmath>
 
-#include "kernels/targets.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/norm.cc"
 #include "hwy/foreach_target.h"
@@ -69,6 +67,8 @@ void LayerNorm(const float* x, int64_t rows, const LayerNormParameters& p, float
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include "kernels/targets.h"
+
 namespace qkv {
 namespace {
 

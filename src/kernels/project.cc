@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "kernels/targets.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/project.cc"
 #include "hwy/foreach_target.h"
@@ -36,6 +34,8 @@ PanelKernel MakePanelKernel() { return {PanelWidth(), Multiply}; }
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include "kernels/targets.h"
+
 namespace qkv {
 namespace {
 
