@@ -4,6 +4,10 @@
 
 #include "runtime/cpu.h"
 
+#ifndef HWY_TARGETS
+#error "include hwy/highway.h first: which versions there are is read from its macros"
+#endif
+
 #if HWY_TARGETS & HWY_AVX3
 #define QKV_CASE_AVX512(table) case Isa::kAvx512: case Isa::kAvx512Bf16: return N_AVX3::table;
 #else
