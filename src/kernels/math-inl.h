@@ -69,9 +69,9 @@ template <class D, class V = hn::Vec<D>> HWY_INLINE V Tanh(D tag, V x) {
   p = hn::MulAdd(p, square, hn::Set(tag, -0.33333328948439594f));
   const V small = hn::MulAdd(hn::Mul(p, square), x, x);
   const V one = hn::Set(tag, 1.0f);
-  // With e = exp(-2 |x|): tanh |x| = (1 - e) / (1 + e).
+  // With e = exp(-2 |x|): tanh |x| = 1 - 2 e / (1 + e), where the error of e counts the less the nearer the result is 1.
   const V e = Exp2(tag, hn::Mul(size, hn::Set(tag, -2.0f * kLog2E)));
-  const V large = hn::CopySign(hn::Div(hn::Sub(one, e), hn::Add(one, e)), x);
+  const V large = hn::CopySign(hn::Sub(one, hn::Div(hn::Add(e, e), hn::Add(one, e))), x);
   return hn::IfThenElse(hn::Lt(size, hn::Set(tag, 0.625f)), small, large);
 }
 
