@@ -27,9 +27,15 @@ function(qkv_library name)
     SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})  # before 1.0 a minor version may break
 endfunction()
 
+if(NOT QKV_INSTALL AND QKV_BUILD_PYTHON)
+  return()  # a Python package holds its own copy
+endif()
+
 set(operator_layers runtime kernels attention)
 qkv_library(attention OUTPUT qkv-attention LAYERS ${operator_layers})
-qkv_library(qkv OUTPUT qkv LAYERS ${operator_layers} layers formats text models view)
+if(NOT QKV_OPERATOR_ONLY)
+  qkv_library(qkv OUTPUT qkv LAYERS ${operator_layers} layers formats text models view)
+endif()
 
 if(NOT QKV_INSTALL)
   return()

@@ -1,0 +1,125 @@
+#include "arrays.h"
+#include "bindings.h"
+
+#include "runtime/threads.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace {
+
+qkv::RowKind RowKindFrom(const std::optional<std::string>& scores) {
+  if (!scores) return qkv::RowKind::kWeights;
+  if (*scores == "raw") return qkv::RowKind::kRawScores;
+  if (*scores == "softcapped") return qkv::RowKind::kSoftcappedScores;
+  if (*scores == "biased") return qkv::RowKind::kBiasedScores;
+  throw qkv::Error(qkv::ErrorCode::kInvalidArgument, "unknown kind of scores", "capture.scores",
+                   "None, 'raw', 'softcapped' or 'biased'", "'" + *scores + "'");
+}
+
+// The vector's memory, handed to numpy without a copy.
+template <class T> nb::object ToNumpy(std::vector<T>&& values, const std::vector<int64_t>& shape) {
+  auto* owned = new std::vector<T>(std::move(values));
+  nb::capsule owner(owned, [](void* memory) noexcept { delete static_cast<std::vector<T>*>(memory); });
+  std::vector<size_t> sizes(shape.begin(), shape.end());
+  return nb::cast(nb::ndarray<nb::numpy, T>(owned->data(), sizes.size(), sizes.data(), owner));
+}
+
+nb::dict ToPython(qkv::Capture&& capture, const qkv::CaptureRequest& request) {
+  const std::vector<int64_t> rows{capture.batch, capture.heads, capture.queries};
+  nb::dict result;
+  if (request.top_k > 0) {
+    std::vector<int64_t> top = rows;
+    top.push_back(capture.top_k);
+    result["top_keys"] = ToNumpy(std::move(capture.top_keys), top);
+    result["top_weights"] = ToNumpy(std::move(capture.top_weights), top);
+  }
+  if (request.entropy) result["entropy"] = ToNumpy(std::move(capture.entropy), rows);
+  if (!capture.sink_weight.empty()) result["sink_weight"] = ToNumpy(std::move(capture.sink_weight), rows);
+  if (request.received) {
+    result["received"] = ToNumpy(std::move(capture.received), {capture.batch, capture.heads, capture.keys});
+  }
+  if (request.rows) {
+    const int64_t count = static_cast<int64_t>(capture.rows.size());
+    result["rows"] = ToNumpy(std::move(capture.row_values), {capture.batch, capture.heads, count, capture.keys});
+  }
+  return result;
+}
+
+}  // namespace
+
+qkv::AttentionOptions OptionsFrom(const nb::dict& given) {
+  qkv::AttentionOptions options;
+  const auto get = [&](const char* name) -> nb::object {
+    return given.contains(name) ? nb::object(given[name]) : nb::none();
+  };
+  const auto maybe = [&](const char* name, auto& to) {
+    using T = typename std::remove_reference_t<decltype(to)>::value_type;
+    const nb::object value = get(name);
+    if (!value.is_none()) to = nb::cast<T>(value);
+  };
+  const auto tensor = [&](const char* name, std::optional<qkv::ConstTensor>& to) {
+    const nb::object value = get(name);
+    if (!value.is_none()) to = TensorFrom(name, nb::cast<ArrayDescription>(value));
+  };
+  const std::string causal = nb::cast<std::string>(get("causal"));
+  options.causal = causal == "top_left"       ? qkv::Causal::kTopLeft
+                   : causal == "bottom_right" ? qkv::Causal::kBottomRight
+                                              : qkv::Causal::kNone;
+  maybe("window_left", options.window.left);
+  maybe("window_right", options.window.right);
+  maybe("scale", options.scale);
+  maybe("softcap", options.softcap);
+  maybe("q_lengths", options.q_lengths);
+  maybe("kv_lengths", options.kv_lengths);
+  maybe("cu_q", options.cu_q);
+  maybe("cu_kv", options.cu_kv);
+  maybe("offset", options.offset);
+  maybe("seed", options.seed);
+  tensor("mask", options.mask);
+  tensor("bias", options.bias);
+  tensor("alibi_slopes", options.alibi_slopes);
+  tensor("sink", options.sink);
+  if (const nb::object p = get("dropout_p"); !p.is_none()) options.dropout_p = nb::cast<float>(p);
+  options.progress = SignalProgress();
+  return options;
+}
+
+void BindOperator(nb::module_& module) {
+  module.def("attention", [](const ArrayDescription& q, const ArrayDescription& k, const ArrayDescription& v,
+                             const nb::dict& given, const ArrayDescription& out,
+                             const std::optional<ArrayDescription>& lse) {
+    const qkv::AttentionOptions options = OptionsFrom(given);
+    const qkv::Tensor to = TensorFrom("out", out), lse_to = lse ? TensorFrom("lse", *lse) : qkv::Tensor();
+    const qkv::ConstTensor from_q = TensorFrom("q", q), from_k = TensorFrom("k", k), from_v = TensorFrom("v", v);
+    const nb::gil_scoped_release unlocked;
+    qkv::Attention(from_q, from_k, from_v, options, to, lse ? &lse_to : nullptr);
+  }, "q"_a, "k"_a, "v"_a, "options"_a, "out"_a, "lse"_a.none());
+
+  module.def("attention_with_capture",
+             [](const ArrayDescription& q, const ArrayDescription& k, const ArrayDescription& v,
+                const nb::dict& given, int64_t top_k, const std::optional<std::vector<int64_t>>& rows, bool entropy,
+                bool received, const std::optional<std::string>& scores, const ArrayDescription& out,
+                const std::optional<ArrayDescription>& lse) {
+    qkv::CaptureRequest request;
+    request.top_k = top_k;
+    request.rows = rows;
+    request.entropy = entropy;
+    request.received = received;
+    request.row_kind = RowKindFrom(scores);
+    const qkv::AttentionOptions options = OptionsFrom(given);
+    const qkv::Tensor to = TensorFrom("out", out), lse_to = lse ? TensorFrom("lse", *lse) : qkv::Tensor();
+    const qkv::ConstTensor from_q = TensorFrom("q", q), from_k = TensorFrom("k", k), from_v = TensorFrom("v", v);
+    qkv::Capture capture;
+    {
+      const nb::gil_scoped_release unlocked;
+      capture = qkv::AttentionWithCapture(from_q, from_k, from_v, options, request, to, lse ? &lse_to : nullptr);
+    }
+    return ToPython(std::move(capture), request);
+  }, "q"_a, "k"_a, "v"_a, "options"_a, "top_k"_a, "rows"_a.none(), "entropy"_a, "received"_a, "scores"_a.none(),
+     "out"_a, "lse"_a.none());
+
+  module.def("alibi_slopes", &qkv::AlibiSlopes, "n"_a);
+  module.def("get_num_threads", &qkv::Threads);
+  module.def("set_num_threads", &qkv::SetThreads, "count"_a);
+}
