@@ -27,20 +27,19 @@ struct LinearRope {
   double factor = 1;
 };
 // base * factor^(R / (R - 2)): the slowest pair as linear, the fastest unchanged ("NTK-aware": Peng et al.
-// 2023, https://arxiv.org/abs/2309.00071, section 3.1).
+// 2023, https://arxiv.org/abs/2309.00071).
 struct NtkRope {
   double factor = 1;
 };
 // The same, growing with the text: factor * length / trained_length - (factor - 1) in place of factor, and
-// nothing while length <= trained_length ("dynamic": the same paper, section 3.3, as configs' `dynamic` has
-// it).
+// nothing while length <= trained_length ("dynamic": the same paper, as configs' `dynamic` has it).
 struct DynamicNtkRope {
   double factor = 1;
   int64_t trained_length = 0;
   int64_t length = 0;  // tokens of the text
 };
 // Slow pairs as linear, fast pairs unchanged, a ramp between those that turn beta_slow and beta_fast times in
-// trained_length tokens; cos and sin times an amplitude (YaRN: the same paper, sections 3.2 and 3.4).
+// trained_length tokens; cos and sin times an amplitude (YaRN: the same paper).
 struct YarnRope {
   // The ramp's ends rounded outwards to whole pairs, as the paper's code has it, or not.
   enum class Ramp { kWholePairs, kExact };
