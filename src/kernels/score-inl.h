@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #include "hwy/highway.h"
 #include "kernels/block.h"
@@ -130,10 +131,32 @@ inline void AddAlibi(const Row& row, int64_t tile_first, Range range, float* s) 
   }
 }
 
+// Elements j of `range` at from + j * stride as floats: where they lie, or in `buffer` (kKeyTile).
+template <class T> const float* RangeAsFloats(const T* from, int64_t stride, Range range, float* buffer) {
+  if (stride == 1) {
+    if constexpr (std::is_same_v<T, float>) return from;
+    ConvertToFloat(from + range.first, range.last - range.first, buffer + range.first);
+    return buffer;
+  }
+  for (int64_t j = range.first; j < range.last; ++j) buffer[j] = LoadFloat(from, DTypeOf<T>::value, j * stride);
+  return buffer;
+}
+
 template <class T> void AddBias(const T* bias, int64_t stride, Range range, float* s) {
+  HWY_ALIGN float buffer[kKeyTile];
+  const float* values = RangeAsFloats(bias, stride, range, buffer);
   for (int64_t j = range.first; j < range.last; ++j) {
-    const float value = LoadFloat(bias, DTypeOf<T>::value, j * stride);
-    s[j] = value == kBlocked ? kBlocked : s[j] + value;  // -inf blocks even a score that is NaN or +inf
+    // -inf blocks even a score that is NaN or +inf.
+    s[j] = values[j] == kBlocked ? kBlocked : s[j] + values[j];
+  }
+}
+
+// The stride is a constant in the common case, so that the compiler makes vectors of the loop.
+inline void ApplyMask(const bool* mask, int64_t stride, Range range, float* s) {
+  if (stride == 1) {
+    for (int64_t j = range.first; j < range.last; ++j) s[j] = mask[j] ? s[j] : kBlocked;
+  } else {
+    for (int64_t j = range.first; j < range.last; ++j) s[j] = mask[j * stride] ? s[j] : kBlocked;
   }
 }
 
@@ -157,12 +180,7 @@ inline void ApplyRules(const ScoreRules& rules, const Row& row, int64_t tile_fir
   if (rules.softcap) Softcap(*rules.softcap, range, s);
   if (rules.has_alibi) AddAlibi(row, tile_first, range, s);
   if (rules.has_bias) AddBiasOfAnyType(rules, row, tile_first, range, s);
-  if (rules.has_mask) {
-    const bool* mask = row.mask + tile_first * rules.mask_key;
-    for (int64_t j = range.first; j < range.last; ++j) {
-      if (!mask[j * rules.mask_key]) s[j] = kBlocked;
-    }
-  }
+  if (rules.has_mask) ApplyMask(row.mask + tile_first * rules.mask_key, rules.mask_key, range, s);
   std::fill(s + span.first, s + range.first, kBlocked);
   std::fill(s + range.last, s + span.last, kBlocked);
 }
