@@ -73,6 +73,13 @@ float ExpRow(float* s, Range span, float base) {
 
 float ExpOf(float x) { return hn::GetLane(Exp2(F32(), hn::Set(F32(), x * kLog2E))); }
 
+// exp(from - to), for sums of RowExp under the base `from` to count under `to`: through the shifts as RowExp rounded
+// them, so that keys of different tiles and splits weigh alike.
+float Rescale(float from, float to) {
+  if (!(std::abs(from) <= kLargestBase && std::abs(to) <= kLargestBase)) return ExpOf(from - to);
+  return hn::GetLane(Exp2(F32(), hn::Set(F32(), RowExp(from).shift - RowExp(to).shift)));
+}
+
 void ScaleRow(float factor, float* row, int64_t width) {
   const F32 tag;
   const VecF32 f = hn::Set(tag, factor);
@@ -87,8 +94,9 @@ void SoftmaxTile(const Block& block, const GroupRanges& ranges, float* scores, c
     if (span.empty()) continue;
     float* s = scores + r * kScoreStride;
     const float tile_max = RowMax(s, span), old_max = sums.max[r];
-    if (!(tile_max <= old_max)) {  // greater, or NaN
-      const float rescale = ExpOf(old_max - tile_max);
+    // Greater, or NaN; a tile that shows the row nothing leaves an old NaN as it is.
+    if (tile_max != kBlocked && !(tile_max <= old_max)) {
+      const float rescale = Rescale(old_max, tile_max);
       if (old_max != kBlocked) ScaleRow(rescale, sums.out + r * out_stride, out_stride);
       sums.sum[r] *= rescale;
       sums.max[r] = tile_max;
@@ -155,13 +163,19 @@ void AddNotFinite(const Block& block, const KeyTile& tile, const float* weights,
   }
 }
 
+// exp(s - s) as RowExp has it for a row whose base is s: 1, but for the rounding of the base.
+float ExpOfBase(float s) {
+  if (!(std::abs(s) <= kLargestBase)) return 1.0f;
+  return hn::GetLane(RowExp(s)(F32(), hn::Set(F32(), s)));
+}
+
 void Begin(const Block& block, Scratch& scratch) noexcept {
   LoadQueries(block, scratch.queries());
   const Sums total = scratch.total();
   for (int64_t r = 0; r < block.count; ++r) {
     const float* sink = block.rows[r].sink;
     total.max[r] = sink == nullptr ? kBlocked : *sink;
-    total.sum[r] = total.max[r] == kBlocked ? 0.0f : 1.0f;
+    total.sum[r] = total.max[r] == kBlocked ? 0.0f : ExpOfBase(total.max[r]);
   }
   std::fill_n(total.out, block.count * scratch.out_stride(), 0.0f);
 }
@@ -193,7 +207,7 @@ void Merge(const Block& block, const Sums& from, Scratch& scratch) noexcept {
   for (int64_t r = 0; r < block.count; ++r) {
     if (from.max[r] == kBlocked) continue;
     const float max = !(from.max[r] <= total.max[r]) ? from.max[r] : total.max[r];
-    const float keep = ExpOf(total.max[r] - max), add = ExpOf(from.max[r] - max);
+    const float keep = Rescale(total.max[r], max), add = Rescale(from.max[r], max);
     total.sum[r] = total.sum[r] * keep + from.sum[r] * add;
     total.max[r] = max;
     const VecF32 keeps = hn::Set(tag, keep), adds = hn::Set(tag, add);

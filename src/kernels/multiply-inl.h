@@ -38,7 +38,7 @@ HWY_INLINE int64_t PanelWidth() { return kTileVectors * Lanes(); }  // columns o
 #if defined(__clang__)
 #define QKV_UNROLL _Pragma("clang loop unroll(full)")
 #else
-#define QKV_UNROLL _Pragma("GCC unroll 8")
+#define QKV_UNROLL _Pragma("GCC unroll 16")
 #endif
 
 enum class Start { kZero, kAdd };  // whether c is overwritten without being read, or added to
