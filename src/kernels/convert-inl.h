@@ -60,6 +60,20 @@ template <class T> HWY_INLINE void ConvertToFloat(const T* from, int64_t count, 
   }
 }
 
+// count floats from `from` to `to` (any type), rounded to nearest even.
+template <class T> HWY_INLINE void ConvertFromFloat(const float* from, int64_t count, T* to) {
+  int64_t i = 0;
+  if constexpr (kVectorFloat16 && std::is_same_v<T, Float16>) {
+    const hn::ScalableTag<float> tag;
+    const hn::Rebind<hwy::float16_t, decltype(tag)> half;
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag));
+    for (; i + lanes <= count; i += lanes) {
+      hn::StoreU(hn::DemoteTo(half, hn::LoadU(tag, from + i)), half, reinterpret_cast<hwy::float16_t*>(to + i));
+    }
+  }
+  for (; i < count; ++i) StoreDouble(from[i], to, DTypeOf<T>::value, i);  // bfloat16: the compiler's vectors do
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace qkv
 HWY_AFTER_NAMESPACE();

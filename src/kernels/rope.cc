@@ -62,13 +62,17 @@ void LoadVector(const T* from, int64_t stride, int64_t width, float* to) {
 }
 
 template <class T>
+void StoreVector(const float* from, int64_t count, int64_t stride, T* to) {
+  if (stride == 1) return ConvertFromFloat(from, count, to);
+  for (int64_t c = 0; c < count; ++c) StoreDouble(from[c], to, DTypeOf<T>::value, c * stride);
+}
+
+template <class T>
 void Rotate(const Rotation& rotation, const T* x, const float* cos, const float* sin, T* out, float* buffer) {
   LoadVector(x, rotation.x_channel, rotation.width, buffer);
   Turn(rotation, cos, sin, buffer);
+  StoreVector(buffer, 2 * rotation.pairs, rotation.out_channel, out);
   // What does not turn goes from x to out as it is: through float32 a signalling NaN would come out quiet.
-  for (int64_t c = 0; c < 2 * rotation.pairs; ++c) {
-    StoreDouble(buffer[c], out, DTypeOf<T>::value, c * rotation.out_channel);
-  }
   for (int64_t c = 2 * rotation.pairs; c < rotation.width; ++c) {
     out[c * rotation.out_channel] = x[c * rotation.x_channel];
   }
