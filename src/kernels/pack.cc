@@ -100,7 +100,7 @@ HWY_INLINE void PackKeyGroup(const float* const* rows, int64_t d, float* panel) 
 }
 
 // Channels are packed in strips, so that the buffer for converted keys is small whatever the head size.
-constexpr int64_t kStrip = 64;
+constexpr int64_t kStrip = 256;
 
 template <class T>
 void PackKeys(const Strided& k, int64_t first, int64_t count, int64_t d, float* packed) noexcept {
