@@ -73,11 +73,11 @@ float ExpRow(float* s, Range span, float base) {
 
 float ExpOf(float x) { return hn::GetLane(Exp2(F32(), hn::Set(F32(), x * kLog2E))); }
 
-// exp(from - to), for sums of RowExp under the base `from` to count under `to`: through the shifts as RowExp rounded
-// them, so that keys of different tiles and splits weigh alike.
+// exp(from - to), for sums of RowExp under the base `from` to count under `to`: with the roundings that RowExp had,
+// so that keys of different tiles and splits weigh alike.
 float Rescale(float from, float to) {
   if (!(std::abs(from) <= kLargestBase && std::abs(to) <= kLargestBase)) return ExpOf(from - to);
-  return hn::GetLane(Exp2(F32(), hn::Set(F32(), RowExp(from).shift - RowExp(to).shift)));
+  return hn::GetLane(Exp2(F32(), hn::Set(F32(), RowExp(from).LogRescale(RowExp(to)))));
 }
 
 void ScaleRow(float factor, float* row, int64_t width) {

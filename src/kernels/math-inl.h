@@ -46,13 +46,24 @@ template <class D, class V = hn::Vec<D>> HWY_INLINE V Exp2(D tag, V x) {
   return hn::Mul(p, power);
 }
 
-// exp(s - base) for a row of scores s <= base: the multiply by log2 e and the subtraction are one rounding, and the
-// rounding of base * log2 e is common to the whole row, so it cancels when weights are divided by their sum.
+// exp(s - base) for a row of scores s <= base. Where multiply and subtraction are one instruction they are one rounding,
+// and the rounding of base * log2 e is common to the whole row, so it cancels when weights are divided by their sum.
+// Elsewhere the product of a large score would be rounded first: there the subtraction, exact near the base, is.
 struct RowExp {
+#if HWY_NATIVE_FMA
   explicit RowExp(float base) : shift(base * kLog2E) {}
   template <class D, class V = hn::Vec<D>> HWY_INLINE V operator()(D tag, V s) const {
     return Exp2(tag, hn::MulSub(s, hn::Set(tag, kLog2E), hn::Set(tag, shift)));
   }
+  // log2 of what turns sums under this base into sums under another, with the roundings that these had.
+  float LogRescale(const RowExp& to) const { return shift - to.shift; }
+#else
+  explicit RowExp(float base) : shift(base) {}
+  template <class D, class V = hn::Vec<D>> HWY_INLINE V operator()(D tag, V s) const {
+    return Exp2(tag, hn::Mul(hn::Sub(s, hn::Set(tag, shift)), hn::Set(tag, kLog2E)));
+  }
+  float LogRescale(const RowExp& to) const { return (shift - to.shift) * kLog2E; }
+#endif
   float shift;
 };
 
