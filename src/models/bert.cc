@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <future>
-#include <numeric>
+#include <optional>
 #include <utility>
 
 #include "models/bert_layer.h"
@@ -55,7 +55,7 @@ class BertModel : public Model {
   Floats words_;                    // (vocabulary, C)
   AlignedBuffer<float> positions_;  // (positions, C): each one's embedding and that of token type 0
   LayerNorm embedding_norm_;
-  std::vector<BertLayer> layers_;
+  std::vector<std::optional<BertLayer>> layers_;  // all filled
 };
 
 int64_t CountParameters(const TensorFiles& files) {
@@ -106,8 +106,12 @@ BertModel::BertModel(const ModelSource& source, const BertConfig& config, Tensor
       positions_(ReadPositions(BertTensors(files_), config)),
       embedding_norm_(BertTensors(files_).Norm("embeddings.LayerNorm", config)) {
   const BertTensors tensors(files_);
-  for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer)
-    layers_.emplace_back(tensors, config, layer);
+  layers_.resize(static_cast<size_t>(config.num_hidden_layers));
+  const auto read = [&](int64_t layer) { layers_[static_cast<size_t>(layer)].emplace(tensors, config, layer); };
+  // One thread a layer: threads that share one matrix wait for each other at every one. The first layer comes
+  // before, since what it finds out about the matrices' shapes serves the others.
+  read(0);
+  ParallelFor(info_.layers - 1, [&](int64_t task, int) { read(task + 1); });
   tokenizer_ = tokenizer.get();
 }
 
@@ -159,7 +163,7 @@ PackedTokens BertModel::Pack(const std::vector<int64_t>& ids, int64_t batch,
 }
 
 BertModel::Buffers BertModel::MakeBuffers(int64_t rows) const {
-  const int64_t scratch = layers_.empty() ? 0 : layers_.front().ScratchSize(rows);
+  const int64_t scratch = layers_.front()->ScratchSize(rows);
   return {AlignedBuffer<float>(rows * 3 * info_.width), AlignedBuffer<float>(rows * info_.width),
           AlignedBuffer<float>(scratch)};
 }
@@ -199,7 +203,7 @@ void BertModel::RunLayers(const PackedTokens& tokens, int64_t batch, int64_t len
   if (padded) options.cu_q = options.cu_kv = tokens.offsets;
   const LayerAttention heads = HeadsOf(buffers, padded ? Shape{rows} : Shape{batch, length});
   for (int64_t l = 0; l < count; ++l) {
-    const BertLayer& layer = layers_[static_cast<size_t>(l)];
+    const BertLayer& layer = *layers_[static_cast<size_t>(l)];
     layer.Project(h, rows, buffers.qkv.data());
     Attention(heads.q, heads.k, heads.v, options, heads.out);
     layer.Finish(buffers.attended.data(), rows, h, buffers.scratch.data());
@@ -240,7 +244,7 @@ ModelCapture BertModel::Look(const Encoding& text, const LookRequest& request,
   const LayerAttention heads = HeadsOf(buffers, Shape{1, length});
   const int64_t count = hidden != nullptr ? info_.layers : recorder.LastLayer() + 1;
   for (int64_t l = 0; l < count; ++l) {
-    const BertLayer& layer = layers_[static_cast<size_t>(l)];
+    const BertLayer& layer = *layers_[static_cast<size_t>(l)];
     layer.Project(h.data(), length, buffers.qkv.data());
     recorder.Attend(l, heads);
     // Beyond the last layer that anybody asked for only its weights matter.
