@@ -184,8 +184,15 @@ void CheckCapture(const Problem& problem, const CaptureRequest& request, int64_t
   if (request.top_k < 0) {
     FailArgument("capture.top_k", "negative", "0 or more", std::to_string(request.top_k));
   }
+  if (request.top_k > std::numeric_limits<int32_t>::max()) {
+    FailArgument("capture.top_k", "too many", "fewer than 2^31", std::to_string(request.top_k));
+  }
   if (keys > std::numeric_limits<int32_t>::max()) {
     FailArgument("k", "too many keys for a capture", "fewer than 2^31", std::to_string(keys));
+  }
+  const int kind = static_cast<int>(request.row_kind);
+  if (kind < static_cast<int>(RowKind::kWeights) || kind > static_cast<int>(RowKind::kBiasedScores)) {
+    FailArgument("capture.row_kind", "no such kind", "weights, or raw, softcapped or biased scores", std::to_string(kind));
   }
   if (!request.rows) return;
   int64_t queries = std::numeric_limits<int64_t>::max();

@@ -20,7 +20,10 @@ struct Axes {
 };
 constexpr Axes kBatchedAxes{1, 2, 3}, kPackedAxes{1, 0, 2};
 
-int64_t Stride(const ConstTensor& tensor, int axis) { return tensor.stride[static_cast<size_t>(axis)]; }
+// What is empty is never looked at: its strides, which may be anything, count as 0.
+int64_t Stride(const ConstTensor& tensor, int axis) {
+  return tensor.shape.elements() == 0 ? 0 : tensor.stride[static_cast<size_t>(axis)];
+}
 
 const std::byte* At(const ConstTensor& tensor, int axis, int64_t index) {
   if (tensor.data == nullptr) return nullptr;
@@ -78,10 +81,12 @@ void CheckShapes(const AttentionOptions& options, const ConstTensor& q, const Co
 void CheckOutputs(const ConstTensor& q, const ConstTensor& k, const ConstTensor& v, const AttentionOptions& options,
                   const ConstTensor& out, const Tensor* lse) {
   std::vector<std::pair<std::string, const ConstTensor*>> inputs = {{"q", &q}, {"k", &k}, {"v", &v}};
+  const size_t checked = inputs.size();  // so far
   if (options.mask) inputs.emplace_back("mask", &*options.mask);
   if (options.bias) inputs.emplace_back("bias", &*options.bias);
   if (options.alibi_slopes) inputs.emplace_back("alibi_slopes", &*options.alibi_slopes);
   if (options.sink) inputs.emplace_back("sink", &*options.sink);
+  for (size_t i = checked; i < inputs.size(); ++i) CheckTensor(inputs[i].first, *inputs[i].second);
   CheckWritable("out", out);
   for (const auto& [name, input] : inputs) CheckApart("out", out, name, *input);
   if (lse == nullptr) return;
@@ -96,6 +101,10 @@ void CheckOutputs(const ConstTensor& q, const ConstTensor& k, const ConstTensor&
 
 void CheckScalars(const AttentionOptions& options) {
   const auto show = [](float value) { return std::to_string(value); };
+  const int causal = static_cast<int>(options.causal);
+  if (causal < static_cast<int>(Causal::kNone) || causal > static_cast<int>(Causal::kBottomRight)) {
+    FailArgument("causal", "no such kind", "none, top left or bottom right", std::to_string(causal));
+  }
   if (options.scale && !std::isfinite(*options.scale)) {
     FailArgument("scale", "not finite", "a finite number", show(*options.scale));
   }
@@ -121,7 +130,6 @@ void SetRules(const AttentionOptions& options, int64_t batch, const Shape& score
   rules.softcap = options.softcap;
   if (options.mask) {
     if (IsPacked(options)) FailArgument("mask", "given with cu_q and cu_kv", "no mask for a packed batch", "a mask");
-    CheckTensor("mask", *options.mask);
     CheckDType("mask", *options.mask, DType::kBool);
     problem.mask = BroadcastTo("mask", *options.mask, scores);
     rules.has_mask = true;
@@ -129,7 +137,6 @@ void SetRules(const AttentionOptions& options, int64_t batch, const Shape& score
   }
   if (options.bias) {
     if (IsPacked(options)) FailArgument("bias", "given with cu_q and cu_kv", "no bias for a packed batch", "a bias");
-    CheckTensor("bias", *options.bias);
     if (options.bias->dtype != DType::kF32 && options.bias->dtype != problem.layout.q_dtype) {
       FailType("bias", "float32 or q's type", options.bias->dtype);
     }
@@ -139,7 +146,6 @@ void SetRules(const AttentionOptions& options, int64_t batch, const Shape& score
     rules.bias_key = problem.bias->stride[3];
   }
   if (options.alibi_slopes) {
-    CheckTensor("alibi_slopes", *options.alibi_slopes);
     CheckDType("alibi_slopes", *options.alibi_slopes, DType::kF32);
     problem.slopes = *options.alibi_slopes;
     if (problem.slopes->rank() == 1) {
@@ -150,7 +156,6 @@ void SetRules(const AttentionOptions& options, int64_t batch, const Shape& score
     rules.has_alibi = true;
   }
   if (options.sink) {
-    CheckTensor("sink", *options.sink);
     CheckDType("sink", *options.sink, DType::kF32);
     CheckShape("sink", *options.sink, {problem.q_heads});
     problem.sink = *options.sink;
@@ -223,11 +228,13 @@ void SetPacked(const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
     sequence.batch = b;
     sequence.rows = sequence.q_length = (*options.cu_q)[i + 1] - q_first;
     sequence.kv_length = (*options.cu_kv)[i + 1] - kv_first;
-    sequence.q = At(q, 0, q_first);
-    sequence.k = At(k, 0, kv_first);
-    sequence.v = At(v, 0, kv_first);
-    sequence.out = const_cast<std::byte*>(At(out, 0, q_first));
-    if (lse != nullptr) sequence.lse = reinterpret_cast<float*>(const_cast<std::byte*>(At(*lse, 1, q_first)));
+    // An empty last sequence would begin past the end, where there may be no address.
+    if (sequence.rows > 0) {
+      sequence.q = At(q, 0, q_first);
+      sequence.out = const_cast<std::byte*>(At(out, 0, q_first));
+      if (lse != nullptr) sequence.lse = reinterpret_cast<float*>(const_cast<std::byte*>(At(*lse, 1, q_first)));
+    }
+    if (sequence.kv_length > 0) sequence.k = At(k, 0, kv_first), sequence.v = At(v, 0, kv_first);
     problem.sequences.push_back(sequence);
   }
   const auto shorten = [&](const char* name, const std::optional<std::vector<int64_t>>& lengths,

@@ -107,7 +107,9 @@ ConstTensor BroadcastTo(const std::string& argument, const ConstTensor& tensor, 
     const int own = axis - skipped;
     const bool repeated = own < 0 || tensor.size(own) == 1;
     fits = repeated || tensor.size(own) == shape[axis];
-    result.stride[static_cast<size_t>(axis)] = repeated ? 0 : tensor.stride[static_cast<size_t>(own)];
+    // What is empty is never looked at, so its strides may be anything.
+    const bool counts = !repeated && shape.elements() != 0;
+    result.stride[static_cast<size_t>(axis)] = counts ? tensor.stride[static_cast<size_t>(own)] : 0;
   }
   if (!fits) {
     FailArgument(argument, "does not broadcast", "a shape that broadcasts to " + ToString(shape),
