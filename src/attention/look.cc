@@ -126,10 +126,14 @@ class CaptureRun {
   std::vector<std::unique_ptr<Scratch>> scratch_;
 };
 
+// Rows of a block, so that strips begin at the same rows whatever the threads and the other sequences.
+int64_t StripBlockRows(int64_t rows) { return std::clamp((rows + kStrips - 1) / kStrips, int64_t{1}, kMaxBlockRows); }
+
 // Top keys, entropy, received mass: of every row.
 void CaptureAllRows(const Problem& problem, const CaptureRequest& request, const CaptureLayout& layout,
                     const Progress& progress, Capture& capture) {
-  const std::vector<HeadJob> jobs = MakeJobs(problem);
+  std::vector<HeadJob> jobs = MakeJobs(problem);
+  for (HeadJob& job : jobs) job.block_rows = StripBlockRows(job.rows);
   const int64_t group = problem.group();
   // (job, strip, head of the group, key)
   AlignedBuffer<float> received(request.received ? static_cast<int64_t>(jobs.size()) * kStrips * group * capture.keys
