@@ -76,6 +76,8 @@ float ExpOf(float x) { return hn::GetLane(Exp2(F32(), hn::Set(F32(), x * kLog2E)
 // exp(from - to), for sums of RowExp under the base `from` to count under `to`: with the roundings that RowExp had,
 // so that keys of different tiles and splits weigh alike.
 float Rescale(float from, float to) {
+  if (from == to) return 1.0f;
+  if (from == kBlocked) return 0.0f;
   if (!(std::abs(from) <= kLargestBase && std::abs(to) <= kLargestBase)) return ExpOf(from - to);
   return hn::GetLane(Exp2(F32(), hn::Set(F32(), RowExp(from).LogRescale(RowExp(to)))));
 }
