@@ -2,7 +2,7 @@
 
 from ._attention import AttentionResult, Capture, Captured, alibi_slopes, attention
 from ._cache import KVCache
-from ._core import get_num_threads, set_num_threads
+from ._threads import get_num_threads, set_num_threads
 
 __version__ = "0.1.0"
 __all__ = [

@@ -7,61 +7,83 @@ from typing import Any
 
 import numpy as np
 
+from ._checks import shown, wrong_type
+
+Description = tuple[int, str, list[int], list[int]]  #: address, type's name, shape, strides in elements
+
+# The types that the library's views know; which of them an argument may have, the library says.
+_KNOWN = frozenset({"float64", "float32", "bfloat16", "float16", "int64", "int32", "int8", "uint8", "bool"})
+_EXPECTED = {"mask": "bool", "bias": "float32 or q's type", "alibi_slopes": "float32", "sink": "float32"}
+
 
 def is_torch(array: Any) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(array, torch.Tensor)
 
 
-def dtype_name(dtype: Any) -> str:
+def dtype_name(name: str, dtype: Any) -> str:
     """'float32' for numpy.float32, torch.float32, numpy.dtype('float32') and 'float32'."""
     if isinstance(dtype, str):
         return dtype
     if type(dtype).__module__ == "torch":
         return str(dtype).removeprefix("torch.")
-    return np.dtype(dtype).name
+    try:
+        if dtype is not None:  # which numpy takes for float64
+            return np.dtype(dtype).name
+    except TypeError:
+        pass
+    raise wrong_type(name, "the name of a type, or a type of numpy or PyTorch", dtype)
 
 
-def describe(name: str, array: Any, *, writable: bool = False) -> tuple:
-    """(address, type's name, shape, strides in elements); TypeError or ValueError names the argument."""
+def _check_known(name: str, dtype: str) -> None:
+    if dtype not in _KNOWN:
+        expected = _EXPECTED.get(name, "float32, bfloat16, float16 or float64")
+        raise TypeError(f"{name}: wrong type, expected {expected}, got {dtype}")
+
+
+def _describe_tensor(name: str, tensor: Any, writable: bool) -> Description:
+    torch = sys.modules["torch"]
+    if tensor.device.type != "cpu":
+        raise ValueError(f"{name}: wrong device, expected cpu, got {tensor.device}")
+    if tensor.is_nested or tensor.layout != torch.strided:
+        layout = "nested" if tensor.is_nested else tensor.layout
+        raise ValueError(f"{name}: wrong layout, expected a strided tensor, got {layout}")
+    if tensor.is_conj() or tensor.is_neg():
+        raise ValueError(f"{name}: a lazy conjugate or negative, expected plain memory: resolve_neg() makes it so")
+    if writable and tensor.requires_grad and torch.is_grad_enabled():
+        raise ValueError(f"{name}: requires grad, expected a tensor that may be written in place")
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    _check_known(name, dtype)
+    return tensor.data_ptr(), dtype, list(tensor.shape), list(tensor.stride())
+
+
+def describe(name: str, array: Any, *, writable: bool = False) -> Description:
+    """What the extension needs to know; TypeError or ValueError names the argument."""
     if is_torch(array):
-        if array.device.type != "cpu":
-            raise ValueError(f"{name}: wrong device, expected cpu, got {array.device}")
-        if array.is_sparse or array.layout != sys.modules["torch"].strided:
-            raise ValueError(f"{name}: wrong layout, expected strided, got {array.layout}")
-        if array.is_conj() or array.is_neg():
-            array = array.resolve_conj().resolve_neg()
-        return array.data_ptr(), dtype_name(array.dtype), list(array.shape), list(array.stride())
-    if not isinstance(array, np.ndarray):
+        return _describe_tensor(name, array, writable)
+    if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
         raise TypeError(f"{name}: wrong type, expected a numpy array or a PyTorch tensor, got {type(array).__name__}")
-    if writable and not array.flags.writeable:
-        raise ValueError(f"{name}: read-only, expected an array that can be written")
+    dtype = array.dtype.name
+    _check_known(name, dtype)
     if not array.dtype.isnative:
         raise TypeError(f"{name}: wrong byte order, expected the machine's own, got {array.dtype}")
+    if writable and not array.flags.writeable:
+        raise ValueError(f"{name}: read-only, expected an array that may be written")
     size = array.itemsize
     if any(step % size for step, count in zip(array.strides, array.shape) if count > 1):
         raise ValueError(f"{name}: strides are not whole elements, got {array.strides} bytes of {size} each")
-    if array.ctypes.data % size:
+    address = array.__array_interface__["data"][0]
+    if address % size:
         raise ValueError(f"{name}: not aligned, expected an address that is a multiple of {size}")
-    return array.ctypes.data, array.dtype.name, list(array.shape), [step // size for step in array.strides]
+    return address, dtype, list(array.shape), [step // size for step in array.strides]
 
 
 def like(array: Any, shape: tuple[int, ...], dtype: str | None = None) -> Any:
     """An uninitialised array of the same kind (and type, unless given)."""
-    if is_torch(array):
-        torch = sys.modules["torch"]
-        return torch.empty(shape, dtype=getattr(torch, dtype) if dtype else array.dtype)
-    return np.empty(shape, dtype=dtype or array.dtype)
-
-
-def integers(name: str, values: Any) -> list[int] | None:
-    """A list of Python integers from a sequence, array or tensor; one number is a list of one."""
-    if values is None:
-        return None
-    if hasattr(values, "tolist"):
-        values = values.tolist()
-    if not isinstance(values, (list, tuple, range)):
-        values = [values]
-    if not all(isinstance(value, int) and not isinstance(value, bool) for value in values):
-        raise TypeError(f"{name}: wrong type, expected integers, got {values!r}")
-    return list(values)
+    if not is_torch(array):
+        return np.empty(shape, dtype=dtype or array.dtype)
+    torch = sys.modules["torch"]
+    try:
+        return torch.empty(shape, dtype=getattr(torch, dtype) if dtype else array.dtype, device="cpu")
+    except RuntimeError as error:  # PyTorch's way to say that there is no memory
+        raise MemoryError(f"out: cannot be allocated, got shape {shown(shape)}") from error

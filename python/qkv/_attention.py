@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from . import _core
-from ._arrays import describe, integers, like
+from ._arrays import describe, like
+from ._checks import flag, integer, integers, number, one_or_more_integers, optional_integer, shown, wrong_type
 
 _CAUSAL = ("none", "top_left", "bottom_right")
+_SCORES = ("raw", "softcapped", "biased")
 
 
 @dataclass(frozen=True)
 class Capture:
     """What to keep of the attention weights while attention runs; memory is O(T * top_k), never O(T**2).
 
-    top_k: keys of largest weight of each row. rows: query indices whose full rows to keep. entropy: of each row, in
-    nats. received: the weight that each key received, summed over queries. scores: what `rows` holds: None for
-    weights, or the scores 'raw' (scale * q.k), 'softcapped' or 'biased' (after masks: -inf is blocked).
+    top_k     how many keys of largest weight to keep of each row (a row is one query of one head)
+    rows      indices of queries whose full rows to keep
+    entropy   True: the entropy of each row, in nats
+    received  True: the weight that each key received, summed over the queries
+    scores    what `rows` holds: None for weights, or scores on the way to them: 'raw' (scale * q.k), 'softcapped',
+              or 'biased' (after bias and masks; a blocked key has -inf)
     """
 
     top_k: int = 0
@@ -28,17 +34,31 @@ class Capture:
     received: bool = False
     scores: str | None = None
 
+    def __post_init__(self) -> None:
+        integer("capture.top_k", self.top_k)
+        integers("capture.rows", self.rows)
+        flag("capture.entropy", self.entropy)
+        flag("capture.received", self.received)
+        if self.scores is None:
+            return
+        if not isinstance(self.scores, str):
+            raise wrong_type("capture.scores", f"None or one of {_SCORES}", self.scores)
+        if self.scores not in _SCORES:
+            raise ValueError(f"capture.scores: unknown name, expected None or one of {_SCORES}, got {self.scores!r}")
+        if self.rows is None:
+            raise ValueError("capture.scores: given without rows, expected the rows whose scores to keep")
+
 
 @dataclass(frozen=True)
 class Captured:
-    """What was kept, as numpy arrays; None for what was not asked for."""
+    """What was kept, as numpy arrays; None for what was not asked for. Of a packed batch, Tq and Tk are the longest."""
 
-    top_keys: np.ndarray | None = None  #: int32 (B, Hq, Tq, top_k), weight descending, padded with -1
-    top_weights: np.ndarray | None = None  #: float32 (B, Hq, Tq, top_k), padded with 0
-    entropy: np.ndarray | None = None  #: float32 (B, Hq, Tq)
-    sink_weight: np.ndarray | None = None  #: float32 (B, Hq, Tq): the sink's share, with `entropy` and a sink
-    received: np.ndarray | None = None  #: float32 (B, Hq, Tk)
-    rows: np.ndarray | None = None  #: float32 (B, Hq, len(rows), Tk)
+    top_keys: np.ndarray[Any, Any] | None = None  #: int32 (B, Hq, Tq, top_k), weight descending, padded with -1
+    top_weights: np.ndarray[Any, Any] | None = None  #: float32 (B, Hq, Tq, top_k), padded with 0
+    entropy: np.ndarray[Any, Any] | None = None  #: float32 (B, Hq, Tq)
+    sink_weight: np.ndarray[Any, Any] | None = None  #: float32 (B, Hq, Tq): the sink's share, with entropy and a sink
+    received: np.ndarray[Any, Any] | None = None  #: float32 (B, Hq, Tk)
+    rows: np.ndarray[Any, Any] | None = None  #: float32 (B, Hq, len(rows), Tk)
 
 
 class AttentionResult(NamedTuple):
@@ -49,16 +69,19 @@ class AttentionResult(NamedTuple):
     capture: Captured | None = None
 
 
-def _causal(causal: str | bool, q_lengths: list[int], kv_lengths: list[int]) -> str:
-    if causal is False:
-        return "none"
-    if causal is True:
-        if q_lengths != kv_lengths:
-            raise ValueError(
-                "causal: True is ambiguous where queries and keys differ in number, expected 'top_left' or "
-                f"'bottom_right', got q lengths {q_lengths} and kv lengths {kv_lengths}"
-            )
+def _causal(causal: Any, q_lengths: list[int], kv_lengths: list[int]) -> str:
+    if isinstance(causal, (bool, np.bool_)):
+        if not causal:
+            return "none"
+        for sequence, (queries, keys) in enumerate(zip(q_lengths, kv_lengths)):
+            if queries != keys:
+                raise ValueError(
+                    "causal: True is ambiguous where queries and keys differ in number, expected 'top_left' or "
+                    f"'bottom_right', got {queries} queries and {keys} keys in sequence {sequence}"
+                )
         return "bottom_right"
+    if not isinstance(causal, str):
+        raise wrong_type("causal", f"one of {_CAUSAL}, True or False", causal)
     if causal not in _CAUSAL:
         raise ValueError(f"causal: unknown name, expected one of {_CAUSAL}, True or False, got {causal!r}")
     return causal
@@ -67,55 +90,45 @@ def _causal(causal: str | bool, q_lengths: list[int], kv_lengths: list[int]) -> 
 def _window(window: Any) -> tuple[int | None, int | None]:
     if window is None:
         return None, None
-    if not isinstance(window, (tuple, list)) or len(window) != 2:
-        raise ValueError(f"window: expected (left, right), either of them None where open, got {window!r}")
-    for side in window:
-        if side is not None and (not isinstance(side, (int, np.integer)) or isinstance(side, bool)):
-            raise TypeError(f"window: expected integers or None, got {window!r}")
-    return tuple(None if side is None else int(side) for side in window)
+    if not isinstance(window, (tuple, list)):
+        raise wrong_type("window", "(left, right), either of them None where open", window)
+    if len(window) != 2:
+        raise ValueError(f"window: wrong number of sides, expected (left, right), got {shown(window)}")
+    left, right = window
+    return optional_integer("window.left", left), optional_integer("window.right", right)
 
 
 def _differences(offsets: list[int]) -> list[int]:
     return [b - a for a, b in zip(offsets, offsets[1:])]
 
 
-def options(*, causal, window, scale, softcap, mask, bias, alibi_slopes, sink, q_lengths, kv_lengths, cu_q, cu_kv,
-            offset, dropout_p, seed, sizes) -> dict[str, Any]:
-    """Options as the extension takes them. sizes: (batch, Tq, kv lengths) where nothing is packed."""
+def options(*, causal: Any, window: Any, scale: Any, softcap: Any, mask: Any, bias: Any, alibi_slopes: Any, sink: Any,
+            q_lengths: Any, kv_lengths: Any, cu_q: Any, cu_kv: Any, offset: Any, dropout_p: Any, seed: Any,
+            sizes: tuple[list[int], list[int]]) -> dict[str, Any]:
+    """Options as the extension takes them. sizes: queries and keys of each sequence, where nothing shortens them."""
     lengths = {
         "q_lengths": integers("q_lengths", q_lengths),
         "kv_lengths": integers("kv_lengths", kv_lengths),
         "cu_q": integers("cu_q", cu_q),
         "cu_kv": integers("cu_kv", cu_kv),
-        "offset": integers("offset", offset),
     }
-    batch, queries, keys = sizes
+    queries, keys = sizes
     if lengths["cu_q"] is not None and lengths["cu_kv"] is not None:
-        q_seen, kv_seen = _differences(lengths["cu_q"]), _differences(lengths["cu_kv"])
-    else:
-        q_seen, kv_seen = [queries] * batch, keys
+        queries, keys = _differences(lengths["cu_q"]), _differences(lengths["cu_kv"])
     left, right = _window(window)
-    if seed is not None and not 0 <= int(seed) < 2**64:
-        raise ValueError(f"seed: out of range, expected 0 to 2**64 - 1, got {seed}")
     tensors = {"mask": mask, "bias": bias, "alibi_slopes": alibi_slopes, "sink": sink}
     return {
-        "causal": _causal(causal, lengths["q_lengths"] or q_seen, lengths["kv_lengths"] or kv_seen),
+        "causal": _causal(causal, lengths["q_lengths"] or queries, lengths["kv_lengths"] or keys),
         "window_left": left,
         "window_right": right,
-        "scale": None if scale is None else float(scale),
-        "softcap": None if softcap is None else float(softcap),
-        "dropout_p": float(dropout_p),
-        "seed": None if seed is None else int(seed),
+        "scale": None if scale is None else number("scale", scale),
+        "softcap": None if softcap is None else number("softcap", softcap),
+        "dropout_p": number("dropout_p", dropout_p),
+        "seed": None if seed is None else integer("seed", seed, 0, 2**64 - 1),
+        "offset": one_or_more_integers("offset", offset),
         **lengths,
         **{name: None if array is None else describe(name, array) for name, array in tensors.items()},
     }
-
-
-def _shape(name: str, array: Any, ranks: tuple[int, ...]) -> tuple[int, ...]:
-    shape = tuple(describe(name, array)[2])
-    if len(shape) not in ranks:
-        raise ValueError(f"{name}: wrong rank, expected {' or '.join(map(str, ranks))} axes, got {shape}")
-    return shape
 
 
 def attention(
@@ -142,42 +155,66 @@ def attention(
     capture: Capture | None = None,
     out: Any = None,
 ) -> Any:
-    """softmax(scale * q k^T + bias, masked) v, exact, in O(T) memory (docs/semantics.md has every rule).
+    """softmax(scale * q k^T + bias, masked) v, exact, in O(T) memory.
 
-    q (B, Hq, Tq, D), k (B, Hkv, Tk, D), v (B, Hkv, Tk, Dv); or packed, with cu_q and cu_kv: q (total_q, Hq, D),
-    k (total_k, Hkv, D), v (total_k, Hkv, Dv). numpy arrays (bfloat16 through ml_dtypes) or PyTorch tensors on the
-    CPU, any strides, no copies; float32, bfloat16, float16, float64, or float32 q with 16-bit k and v.
+    Arrays are numpy arrays (bfloat16 through ml_dtypes) or PyTorch tensors on the CPU, of any strides, and are not
+    copied. q, k and v have one type, float32, bfloat16, float16 or float64 (slow, for checks), or q is float32 and
+    k and v are 16 bit. Gradients do not flow through the call.
 
-    causal: 'none', 'top_left', 'bottom_right'; True only where each sequence has as many queries as keys.
-    window: (left, right) keys besides the query's own position; None is open. mask: bool, True = may attend, and
-    bias: added to scores; both broadcast to (B, Hq, Tq, Tk). alibi_slopes: float32 (Hq) or (B, Hq). sink: float32
-    (Hq). Dropout needs a seed.
+    q             (B, Hq, Tq, D); packed: (total_q, Hq, D)
+    k, v          (B, Hkv, Tk, D) and (B, Hkv, Tk, Dv), Hq a multiple of Hkv; packed: (total_k, Hkv, D or Dv)
+    causal        'none', 'top_left' or 'bottom_right': query i, at position p = i + offset, sees keys j <= p;
+                  True where each sequence has as many keys as queries; False is 'none'
+    window        (left, right): keys p - left ... p + right are visible; None is an open side
+    scale         of q.k; 1 / sqrt(D) unless given
+    softcap       s = cap * tanh(s / cap), before bias and masks
+    mask          bool, True = may attend; broadcasts to (B, Hq, Tq, Tk)
+    bias          float32 or q's type, added to the scores; broadcasts the same
+    alibi_slopes  float32 (Hq) or (B, Hq), as from qkv.alibi_slopes(Hq): adds -slope * |p - j|
+    sink          float32 (Hq): a logit that joins the softmax's denominator only
+    q_lengths, kv_lengths  of each sequence: rows and keys past them do not exist; out is 0 there
+    cu_q, cu_kv   where each sequence of a packed batch starts, and the end of the last: B + 1 each
+    offset        position of the first query, one or one per sequence; unless given, Tk - Tq of the sequence,
+                  or 0 for 'top_left'
+    dropout_p     share of the weights to drop, for training; needs a seed
+    seed          the same seed drops the same weights
+    return_lse    True: also the log-sum-exp of each row's scores, float32 (B, Hq, Tq); packed: (Hq, total_q)
+    capture       a qkv.Capture: what to keep of the weights
+    out           an array to write to, (B, Hq, Tq, Dv), packed (total_q, Hq, Dv), of q's type, apart from the inputs
 
-    Returns out, or AttentionResult(out, lse, capture) where return_lse or capture is given. lse is float32
-    (B, Hq, Tq), or (Hq, total_q) when packed. Errors: ValueError, TypeError or MemoryError naming the argument.
+    Returns out, or AttentionResult(out, lse, capture) where return_lse or capture is given.
+    Raises ValueError, TypeError or MemoryError that names the argument, before anything is written.
     """
     packed = cu_q is not None or cu_kv is not None
-    rank = 3 if packed else 4
-    q_shape, k_shape, v_shape = (_shape(name, array, (rank,)) for name, array in (("q", q), ("k", k), ("v", v)))
-    sizes = (0, 0, []) if packed else (q_shape[0], q_shape[2], [k_shape[2]] * q_shape[0])
+    arrays = [describe(name, array) for name, array in (("q", q), ("k", k), ("v", v))]
+    for name, (_, _, shape, _) in zip("qkv", arrays):
+        if len(shape) != (3 if packed else 4):
+            expected = "(total, heads, D), as cu_q and cu_kv are given" if packed else "(B, H, T, D)"
+            raise ValueError(f"{name}: wrong rank, expected {expected}, got shape {tuple(shape)}")
+    q_shape, k_shape, v_shape = (tuple(shape) for _, _, shape, _ in arrays)
+    sizes: tuple[list[int], list[int]] = ([], [])
+    if not packed:
+        sizes = [q_shape[2]] * q_shape[0], [k_shape[2]] * q_shape[0]
     given = options(causal=causal, window=window, scale=scale, softcap=softcap, mask=mask, bias=bias,
                     alibi_slopes=alibi_slopes, sink=sink, q_lengths=q_lengths, kv_lengths=kv_lengths, cu_q=cu_q,
                     cu_kv=cu_kv, offset=offset, dropout_p=dropout_p, seed=seed, sizes=sizes)
+    if capture is not None and not isinstance(capture, Capture):
+        raise wrong_type("capture", "a qkv.Capture", capture)
+    lse = None
+    if flag("return_lse", return_lse):
+        lse = like(q, (q_shape[1], q_shape[0]) if packed else q_shape[:3], "float32")
     if out is None:
         out = like(q, (*q_shape[:-1], v_shape[-1]))
-    lse = None
-    if return_lse:
-        lse = like(q, (q_shape[1], q_shape[0]) if packed else q_shape[:3], "float32")
-    arrays = describe("q", q), describe("k", k), describe("v", v)
-    targets = describe("out", out, writable=True), None if lse is None else describe("lse", lse, writable=True)
+    targets = describe("out", out, writable=True), None if lse is None else describe("lse", lse)
     if capture is None:
         _core.attention(*arrays, given, *targets)
         return AttentionResult(out, lse) if return_lse else out
-    kept = _core.attention_with_capture(*arrays, given, int(capture.top_k), integers("capture.rows", capture.rows),
-                                        bool(capture.entropy), bool(capture.received), capture.scores, *targets)
+    kept = _core.attention_with_capture(*arrays, given, integer("capture.top_k", capture.top_k),
+                                        integers("capture.rows", capture.rows), bool(capture.entropy),
+                                        bool(capture.received), capture.scores, *targets)
     return AttentionResult(out, lse, Captured(**kept))
 
 
-def alibi_slopes(n: int) -> np.ndarray:
+def alibi_slopes(n: int) -> np.ndarray[Any, Any]:
     """ALiBi's slopes for n heads, any n (Press et al. 2022): float32 (n)."""
-    return np.asarray(_core.alibi_slopes(n), dtype=np.float32)
+    return np.asarray(_core.alibi_slopes(integer("n", n)), dtype=np.float32)

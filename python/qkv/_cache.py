@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from collections.abc import Callable, Sequence
+from threading import Lock
+from typing import Any
 
 from . import _core
-from ._arrays import describe, dtype_name, integers, like
+from ._arrays import describe, dtype_name, like
 from ._attention import AttentionResult, options
+from ._checks import flag, integer, integers, optional_integer
 
 
 class KVCache:
     """Keys and values of `batch` sequences, up to `capacity` tokens each, appended to and attended to.
 
-    dtype: 'float32', 'bfloat16', 'float16', or 'int8' (one scale per token and head; attending equals float32
-    attention over the dequantised cache). page: tokens of a page; None: one page a sequence. window: a sliding
-    window of that many tokens; the oldest are dropped past the capacity. Attending gives the bits of one attention
-    call over the same keys, however they were appended. Not for two threads at once.
+    kv_heads, d, dv  heads of keys and values, and their sizes
+    dtype     'float32', 'bfloat16', 'float16' (or numpy's or PyTorch's name for it), or 'int8': one scale per token
+              and head, and attending equals float32 attention over the dequantised cache
+    page      tokens of a page; None: one page a sequence
+    window    a sliding window of that many tokens, the query's own among them; the oldest tokens are dropped past the
+              capacity, and it takes a capacity of window + chunk - 1 to append and attend in chunks
+
+    Attending gives the bits of one attention call over the same keys, however they were appended. One thread at a
+    time: a call during another one is refused with RuntimeError.
     """
 
     def __init__(self, batch: int, kv_heads: int, d: int, dv: int, dtype: Any, capacity: int,
                  page: int | None = None, window: int | None = None) -> None:
-        self._cache = _core.KVCache(batch, kv_heads, d, dv, dtype_name(dtype), capacity, page, window)
-        self._dv = dv
+        self._batch, self._dv = integer("batch", batch), integer("dv", dv)
+        self._cache = _core.KVCache(self._batch, integer("kv_heads", kv_heads), integer("d", d), self._dv,
+                                    dtype_name("dtype", dtype), integer("capacity", capacity),
+                                    optional_integer("page", page), optional_integer("window", window))
+        self._busy = Lock()
 
     @property
     def lengths(self) -> list[int]:
@@ -34,34 +45,51 @@ class KVCache:
         return self._cache.nbytes
 
     def append(self, k: Any, v: Any, counts: Sequence[int] | None = None) -> None:
-        """k (B, Hkv, T, D), v (B, Hkv, T, Dv). counts: how many of the T tokens each sequence takes."""
-        self._cache.append(describe("k", k), describe("v", v), integers("counts", counts))
+        """k (B, Hkv, T, D), v (B, Hkv, T, Dv): float32, or the cache's type. counts: how many of the T tokens each
+        sequence takes, from the first; all unless given."""
+        self._alone(self._cache.append, describe("k", k), describe("v", v), integers("counts", counts))
 
     def attend(self, q: Any, *, causal: str | bool = "none", window: tuple[int | None, int | None] | None = None,
                scale: float | None = None, softcap: float | None = None, mask: Any = None, bias: Any = None,
                alibi_slopes: Any = None, sink: Any = None, q_lengths: Sequence[int] | None = None,
                offset: int | Sequence[int] | None = None, dropout_p: float = 0.0, seed: int | None = None,
                return_lse: bool = False, out: Any = None) -> Any:
-        """Attention of q (B, Hq, Tq, D) over the cache, options as qkv.attention's: (B, Hq, Tq, Dv)."""
+        """Attention of q (B, Hq, Tq, D), float32 or the cache's type, over the cache: (B, Hq, Tq, Dv).
+
+        Options are those of qkv.attention; positions, mask and bias count every token ever appended. Unless `offset`
+        says otherwise, the last query stands at the last token.
+        """
         description = describe("q", q)
         shape = tuple(description[2])
         if len(shape) != 4:
-            raise ValueError(f"q: wrong rank, expected (B, Hq, Tq, D), got {shape}")
+            raise ValueError(f"q: wrong rank, expected (B, Hq, Tq, D), got shape {shape}")
         given = options(causal=causal, window=window, scale=scale, softcap=softcap, mask=mask, bias=bias,
                         alibi_slopes=alibi_slopes, sink=sink, q_lengths=q_lengths, kv_lengths=None, cu_q=None,
                         cu_kv=None, offset=offset, dropout_p=dropout_p, seed=seed,
-                        sizes=(shape[0], shape[2], self.lengths))
+                        sizes=([shape[2]] * shape[0], self.lengths))
+        lse = like(q, shape[:3], "float32") if flag("return_lse", return_lse) else None
         if out is None:
             out = like(q, (*shape[:3], self._dv))
-        lse = like(q, shape[:3], "float32") if return_lse else None
-        self._cache.attend(description, given, describe("out", out, writable=True),
-                           None if lse is None else describe("lse", lse, writable=True))
+        self._alone(self._cache.attend, description, given, describe("out", out, writable=True),
+                    None if lse is None else describe("lse", lse))
         return AttentionResult(out, lse) if return_lse else out
 
     def fork(self, source: int, target: int) -> None:
         """Makes sequence `target` a copy of `source`; pages are shared until one of the two appends."""
-        self._cache.fork(source, target)
+        self._alone(self._cache.fork, self._sequence("source", source), self._sequence("target", target))
 
     def trim(self, sequence: int, length: int) -> None:
         """Forgets a sequence's tokens from `length` on."""
-        self._cache.trim(sequence, length)
+        self._alone(self._cache.trim, self._sequence("sequence", sequence), integer("length", length))
+
+    def _sequence(self, name: str, value: Any) -> int:
+        return integer(name, value, 0, self._batch - 1)
+
+    def _alone(self, call: Callable[..., None], *arguments: Any) -> None:
+        # Refused rather than made to wait: a signal handler that came here would wait for itself.
+        if not self._busy.acquire(blocking=False):
+            raise RuntimeError("KVCache: in use, expected one call at a time")
+        try:
+            call(*arguments)
+        finally:
+            self._busy.release()

@@ -11,7 +11,7 @@ qkv::DType DTypeFrom(const std::string& name) {
     if (name == qkv::NameOf(dtype)) return dtype;
   }
   throw qkv::Error(qkv::ErrorCode::kWrongType, "unknown type", "dtype",
-                   "float32, bfloat16, float16, float64, int8 or bool", name);
+                   "float32, bfloat16, float16 or int8", name);
 }
 
 qkv::Tensor TensorFrom(const std::string& argument, const ArrayDescription& array) {
@@ -32,12 +32,6 @@ qkv::Tensor TensorFrom(const std::string& argument, const ArrayDescription& arra
   } catch (const qkv::Error& error) {
     throw qkv::Error(error.code(), error.reason(), argument, error.expected(), error.got());
   }
-}
-
-std::optional<qkv::ConstTensor> MaybeTensorFrom(const std::string& argument,
-                                                const std::optional<ArrayDescription>& array) {
-  if (!array) return {};
-  return TensorFrom(argument, *array);
 }
 
 qkv::Progress SignalProgress() {

@@ -21,8 +21,6 @@ using ArrayDescription = std::tuple<uintptr_t, std::string, std::vector<int64_t>
 
 qkv::DType DTypeFrom(const std::string& name);  // Error{kWrongType} for an unknown name
 qkv::Tensor TensorFrom(const std::string& argument, const ArrayDescription& array);
-std::optional<qkv::ConstTensor> MaybeTensorFrom(const std::string& argument,
-                                                const std::optional<ArrayDescription>& array);
 
-// Signals are looked at between tasks, so that Ctrl-C ends a long call; needs no lock while nothing is pending.
+// Signals are looked at now and then, so that Ctrl-C ends a long call.
 qkv::Progress SignalProgress();

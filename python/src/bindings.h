@@ -2,10 +2,8 @@
 #pragma once
 
 #include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 
 #include "qkv/attention.h"
-#include "qkv/error.h"
 
 qkv::AttentionOptions OptionsFrom(const nanobind::dict& given);
 void BindOperator(nanobind::module_& module);

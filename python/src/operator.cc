@@ -1,6 +1,8 @@
 #include "arrays.h"
 #include "bindings.h"
 
+#include <nanobind/ndarray.h>
+
 #include "runtime/threads.h"
 
 namespace nb = nanobind;
@@ -8,13 +10,12 @@ using namespace nb::literals;
 
 namespace {
 
+// The package has checked the names.
 qkv::RowKind RowKindFrom(const std::optional<std::string>& scores) {
-  if (!scores) return qkv::RowKind::kWeights;
-  if (*scores == "raw") return qkv::RowKind::kRawScores;
-  if (*scores == "softcapped") return qkv::RowKind::kSoftcappedScores;
-  if (*scores == "biased") return qkv::RowKind::kBiasedScores;
-  throw qkv::Error(qkv::ErrorCode::kInvalidArgument, "unknown kind of scores", "capture.scores",
-                   "None, 'raw', 'softcapped' or 'biased'", "'" + *scores + "'");
+  return scores == "raw"          ? qkv::RowKind::kRawScores
+         : scores == "softcapped" ? qkv::RowKind::kSoftcappedScores
+         : scores == "biased"     ? qkv::RowKind::kBiasedScores
+                                  : qkv::RowKind::kWeights;
 }
 
 // The vector's memory, handed to numpy without a copy.
@@ -50,9 +51,7 @@ nb::dict ToPython(qkv::Capture&& capture, const qkv::CaptureRequest& request) {
 
 qkv::AttentionOptions OptionsFrom(const nb::dict& given) {
   qkv::AttentionOptions options;
-  const auto get = [&](const char* name) -> nb::object {
-    return given.contains(name) ? nb::object(given[name]) : nb::none();
-  };
+  const auto get = [&](const char* name) -> nb::object { return given[name]; };
   const auto maybe = [&](const char* name, auto& to) {
     using T = typename std::remove_reference_t<decltype(to)>::value_type;
     const nb::object value = get(name);
@@ -80,7 +79,7 @@ qkv::AttentionOptions OptionsFrom(const nb::dict& given) {
   tensor("bias", options.bias);
   tensor("alibi_slopes", options.alibi_slopes);
   tensor("sink", options.sink);
-  if (const nb::object p = get("dropout_p"); !p.is_none()) options.dropout_p = nb::cast<float>(p);
+  options.dropout_p = nb::cast<float>(get("dropout_p"));
   options.progress = SignalProgress();
   return options;
 }

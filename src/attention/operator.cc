@@ -55,8 +55,9 @@ Capture AttentionWithCapture(const ConstTensor& q, const ConstTensor& k, const C
 std::vector<float> AlibiSlopes(int64_t n) {
   if (n < 0) FailArgument("n", "negative", "0 or more heads", std::to_string(n));
   std::vector<float> slopes;
+  WithTypedMemoryError("n", [&] { slopes.reserve(static_cast<size_t>(n)); });
   int64_t power = 1;
-  while (power * 2 <= n) power *= 2;
+  while (power <= n / 2) power *= 2;
   const auto slope = [](int64_t step, int64_t heads) {
     return static_cast<float>(std::exp2(-8.0 * static_cast<double>(step) / static_cast<double>(heads)));
   };
