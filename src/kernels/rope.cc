@@ -40,7 +40,7 @@ void TurnNeighbours(int64_t pairs, const float* cos, const float* sin, float* x)
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag));
   int64_t i = 0;
   for (; i + lanes <= pairs; i += lanes) {
-    auto a = hn::Undefined(tag), b = a;
+    auto a = hn::Zero(tag), b = a;
     hn::LoadInterleaved2(tag, x + 2 * i, a, b);
     const auto c = hn::LoadU(tag, cos + i), s = hn::LoadU(tag, sin + i);
     hn::StoreInterleaved2(hn::NegMulAdd(b, s, hn::Mul(a, c)), hn::MulAdd(a, s, hn::Mul(b, c)), tag, x + 2 * i);
