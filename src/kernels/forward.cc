@@ -71,15 +71,10 @@ float ExpRow(float* s, Range span, float base) {
   return hn::GetLane(hn::SumOfLanes(tag, hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3))));
 }
 
-float ExpOf(float x) { return hn::GetLane(Exp2(F32(), hn::Set(F32(), x * kLog2E))); }
-
 // exp(from - to), for sums of RowExp under the base `from` to count under `to`: with the roundings that RowExp had,
 // so that keys of different tiles and splits weigh alike.
 float Rescale(float from, float to) {
-  if (from == to) return 1.0f;
-  if (from == kBlocked) return 0.0f;
-  if (!(std::abs(from) <= kLargestBase && std::abs(to) <= kLargestBase)) return ExpOf(from - to);
-  return hn::GetLane(Exp2(F32(), hn::Set(F32(), RowExp(from).LogRescale(RowExp(to)))));
+  return hn::GetLane(Exp2(F32(), hn::Set(F32(), static_cast<float>(LogOfBase(from) - LogOfBase(to)))));
 }
 
 void ScaleRow(float factor, float* row, int64_t width) {

@@ -55,20 +55,23 @@ struct RowExp {
   template <class D, class V = hn::Vec<D>> HWY_INLINE V operator()(D tag, V s) const {
     return Exp2(tag, hn::MulSub(s, hn::Set(tag, kLog2E), hn::Set(tag, shift)));
   }
-  // log2 of what turns sums under this base into sums under another, with the roundings that these had.
-  float LogRescale(const RowExp& to) const { return shift - to.shift; }
 #else
   explicit RowExp(float base) : shift(base) {}
   template <class D, class V = hn::Vec<D>> HWY_INLINE V operator()(D tag, V s) const {
     return Exp2(tag, hn::Mul(hn::Sub(s, hn::Set(tag, shift)), hn::Set(tag, kLog2E)));
   }
-  float LogRescale(const RowExp& to) const { return (shift - to.shift) * kLog2E; }
 #endif
   float shift;
 };
 
-// Beyond it, base * log2 e overflows: such rows are brought down to base 0 first.
-inline constexpr float kLargestBase = 1e38f;
+// Beyond it, the rounding of base * log2 e would be no small number: such rows are brought down to base 0 first.
+inline constexpr float kLargestBase = 65536.0f;
+
+// log2 of what the exponentials of a row were divided by, with the rounding that it had.
+HWY_INLINE double LogOfBase(float base) {
+  const bool rounded = HWY_NATIVE_FMA && base >= -kLargestBase && base <= kLargestBase;
+  return rounded ? static_cast<double>(base * kLog2E) : static_cast<double>(base) * kLog2E;
+}
 
 // tanh: an odd polynomial below 0.625 (relative error 1.3e-7 of its correction term), through exp above.
 template <class D, class V = hn::Vec<D>> HWY_INLINE V Tanh(D tag, V x) {
