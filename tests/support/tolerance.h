@@ -1,6 +1,7 @@
 // Every tolerance of the tests, with its reason. A test that needs another one names it here.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
 
@@ -26,12 +27,13 @@ inline constexpr float kLayerOutput = 2e-5f;
 inline constexpr double kActivation = 2e-6;
 
 // ONNX's cases, relative. In float32 a hundred times closer than ONNX asks: its expected values are themselves
-// float32 sums of a few dozen terms. In bfloat16 as ONNX's test runner has it: two units in the last place, since
-// the expected values are rounded at every step.
+// float32 sums of a few dozen terms. In bfloat16 as ONNX's test runner has it: two units in the last place,
+// since the expected values are rounded at every step.
 inline constexpr double kOnnxFloat32 = 1e-5;
 inline constexpr double kOnnxBFloat16 = 0x1p-6;
 
-// RoPE's frequencies against transformers', relative: its float32 pow, division and blend round a few times each.
+// RoPE's frequencies against transformers', relative: its float32 pow, division and blend round a few times
+// each.
 inline constexpr double kFrequency = 1e-6;
 
 // A vector of size 1 turned in float32, absolute: two products and a sum of rounded cos and sin, a few units.
@@ -52,8 +54,8 @@ constexpr double Epsilon(DType dtype) {
   }
 }
 
-// How far a turned pair may be from the exact one: what kRotation is for, and the type's own rounding. `size` bounds
-// a and b of the pair, times the amplitude; the result is at most sqrt(2) of it.
+// How far a turned pair may be from the exact one: what kRotation is for, and the type's own rounding. `size`
+// bounds a and b of the pair, times the amplitude; the result is at most sqrt(2) of it.
 constexpr double RotationBound(DType dtype, double size) {
   return size * (kRotation + (dtype == DType::kF32 ? 0 : Epsilon(dtype)));
 }
@@ -71,6 +73,26 @@ constexpr double AttentionBound(double naive_error, DType dtype, double largest_
 constexpr double DotBound(int64_t terms, double sum_of_magnitudes) {
   const double n_u = static_cast<double>(terms + 1) * Epsilon(DType::kF32) / 2;
   return n_u / (1 - n_u) * sum_of_magnitudes;
+}
+
+// How far a float32 sum of `terms` numbers of one sign, in any order, may be from the exact one.
+constexpr double SumBound(int64_t terms, double sum) {
+  return static_cast<double>(terms) * Epsilon(DType::kF32) * (sum < 0 ? -sum : sum);
+}
+
+// How far a softmax's weight may be off when each of its row's scores is off by at most `score_error`:
+// numerator and denominator both move by that factor, and exp, sum and division round (a few units each).
+inline double WeightBound(double score_error, double weight) {
+  constexpr double kUnits = 16;
+  constexpr double kFlushed = 2.4e-38;  // twice the smallest normal number: exp gives zero below it
+  if (weight == 0) return kFlushed;     // whatever the scores
+  return weight * (std::expm1(2 * score_error) + kUnits * Epsilon(DType::kF32)) + kFlushed;
+}
+
+// The same for a row's log-sum-exp: it moves as its scores do, and exp, sum, logarithm and addition round.
+inline double LseBound(double score_error, double lse) {
+  constexpr double kUnits = 8;
+  return score_error + kUnits * Epsilon(DType::kF32) * (1 + std::abs(lse));
 }
 
 }  // namespace qkv::test
