@@ -9,11 +9,11 @@ SENTENCE := The chicken didn't cross the road because it was too tired
 SOURCES = $(shell git ls-files '*.h' '*.cc')
 
 .DEFAULT_GOAL := help
-.PHONY: help look test build models setup asan tsan fuzz format tidy install clean
+.PHONY: help look test test-python build models setup asan tsan fuzz format tidy install clean
 .NOTPARALLEL:
 
 help:             ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1 \t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1 \t/p' $(MAKEFILE_LIST) | expand -t 14
 
 look: setup $(BUILD)/build.ninja  ## set up, build, and show what `it` attends to in a sentence
 	@scripts/models
@@ -23,6 +23,9 @@ look: setup $(BUILD)/build.ninja  ## set up, build, and show what `it` attends t
 test: setup build ## set up, build everything, run the tests
 	@scripts/models
 	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
+
+test-python:      ## set up, build and test the Python package, beside PyTorch too
+	@scripts/python-test --peers
 
 build: $(BUILD)/build.ninja  ## build everything, without set-up
 	@cmake --build $(BUILD)

@@ -29,7 +29,7 @@ def dtype_name(name: str, dtype: Any) -> str:
         return str(dtype).removeprefix("torch.")
     try:
         if dtype is not None:  # which numpy takes for float64
-            return np.dtype(dtype).name
+            return str(np.dtype(dtype).name)
     except TypeError:
         pass
     raise wrong_type(name, "the name of a type, or a type of numpy or PyTorch", dtype)

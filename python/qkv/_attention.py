@@ -186,7 +186,7 @@ def attention(
     Raises ValueError, TypeError or MemoryError that names the argument, before anything is written.
     """
     packed = cu_q is not None or cu_kv is not None
-    arrays = [describe(name, array) for name, array in (("q", q), ("k", k), ("v", v))]
+    arrays = describe("q", q), describe("k", k), describe("v", v)
     for name, (_, _, shape, _) in zip("qkv", arrays):
         if len(shape) != (3 if packed else 4):
             expected = "(total, heads, D), as cu_q and cu_kv are given" if packed else "(B, H, T, D)"
