@@ -54,7 +54,8 @@ struct Problem {
   std::optional<ConstTensor> mask, bias, slopes;  // broadcast to rank 4 (mask, bias) or (B, Hq) (slopes)
   std::optional<ConstTensor> sink;                // (Hq)
 
-  int64_t group() const { return q_heads / kv_heads; }  // query heads that share a KV head
+  // Query heads that share a KV head; there may be none of either.
+  int64_t group() const { return kv_heads == 0 ? 0 : q_heads / kv_heads; }
 };
 
 // Checks everything, so that kernels need no checks. Errors: qkv::Error naming the argument.

@@ -278,6 +278,63 @@ TEST(Users, EmptyInGivesEmptyOutAndWrongHeadsAnError) {
   EXPECT_EQ(answer.lse.values, std::vector<float>(2, -kInfinity));
 }
 
+TEST(Users, ACaptureOfNothingIsEmpty) {
+  CaptureRequest request;
+  request.top_k = 2;
+  request.entropy = request.received = true;
+  request.rows = std::vector<int64_t>{};
+  for (const int64_t kv_heads : {0, 1}) {
+    const Array<float> q({1, 0, 4, 2}), k({1, kv_heads, 3, 2}), v({1, kv_heads, 3, 5});
+    Array<float> out({1, 0, 4, 5});
+    const Capture capture = AttentionWithCapture(q.in(), k.in(), v.in(), {}, request, out.out());
+    EXPECT_EQ(capture.queries, 4);
+    EXPECT_TRUE(capture.top_keys.empty() && capture.entropy.empty() && capture.received.empty());
+  }
+  const Array<float> none({0, 2, 4, 2});
+  Array<float> out({0, 2, 4, 2});
+  const Capture capture = AttentionWithCapture(none.in(), none.in(), none.in(), {}, request, out.out());
+  EXPECT_EQ(capture.queries, 4);
+  EXPECT_EQ(capture.keys, 4);
+}
+
+TEST(Users, ANanRowHasNanEntropyAndListsNoKeysInEveryType) {
+  CaptureRequest request;
+  request.top_k = 2;
+  request.entropy = true;
+  const auto expect_nan = [&]<class T>(T) {
+    Array<T> q({1, 1, 2, 1}, 1.0f), k({1, 1, 3, 1}, 1.0f), out({1, 1, 2, 1});
+    q[0] = FromFloat<T>(kNan);
+    const Capture capture = AttentionWithCapture(q.in(), k.in(), k.in(), {}, request, out.out());
+    EXPECT_TRUE(std::isnan(capture.entropy[0]));
+    EXPECT_NEAR(capture.entropy[1], std::log(3.0), 1e-6);
+    EXPECT_EQ(capture.top_keys, (std::vector<int32_t>{-1, -1, 0, 1}));
+  };
+  OnEveryIsa([&](Isa) { expect_nan(float()), expect_nan(double()), expect_nan(Float16()), expect_nan(BFloat16()); });
+}
+
+TEST(Users, AWindowThatReachesPastAllPositionsIsOpen) {
+  const auto q = Array<float>::Random({1, 1, 3, 4}, 1), k = Array<float>::Random({1, 1, 6, 4}, 2);
+  AttentionOptions options;
+  options.offset = std::vector<int64_t>{int64_t{1} << 61};
+  const Answer<float> open = Attend(q, k, k, options);
+  for (const int64_t sides : {(int64_t{1} << 61) + 2, std::numeric_limits<int64_t>::max()}) {
+    options.window = {sides, sides};
+    EXPECT_EQ(Attend(q, k, k, options).out.values, open.out.values);
+  }
+  options.offset = std::vector<int64_t>{-(int64_t{1} << 61)};  // nothing to the right but far away
+  EXPECT_EQ(Attend(q, k, k, options).out.values, open.out.values);
+}
+
+TEST(Users, LookingAtNoHeadsIsNoSignal) {
+  const Array<float> none({2, 0, 3, 4});
+  Array<float> out({2, 0, 3, 4});
+  CaptureRequest request;
+  request.top_k = 2;
+  request.entropy = request.received = true;
+  request.rows = std::vector<int64_t>{0};
+  EXPECT_TRUE(AttentionWithCapture(none.in(), none.in(), none.in(), {}, request, out.out()).top_keys.empty());
+}
+
 TEST(Users, PackedBatchesMayHoldEmptySequences) {
   const auto q = Array<float>::Random({2, 2, 4}, 1), k = Array<float>::Random({8, 2, 4}, 2);
   AttentionOptions options;
