@@ -53,6 +53,7 @@ void OccupyStandardDescriptors() {
 int Main(int count, char** values) {
   OccupyStandardDescriptors();
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is an error like a full disk
   InstallInterruptHandler();
   std::string_view name;
   try {

@@ -1,6 +1,5 @@
 #include "cli/output.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -32,39 +31,6 @@ int WriteAll(int descriptor, std::string_view bytes) {
 [[noreturn]] void FailToWrite(const std::string& where, int error) {
   throw Error(ErrorCode::kIo, fmt::format("cannot write: {}", std::strerror(error)), where);
 }
-
-// A file that disappears again unless it was kept.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(const std::filesystem::path& beside) : target_(beside) {
-    path_ = target_.string() + fmt::format(".{}.tmp", getpid());
-    descriptor_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (descriptor_ < 0) FailToWrite(target_.string(), errno);
-  }
-  ~TemporaryFile() {
-    if (descriptor_ >= 0) close(descriptor_);
-    if (!path_.empty()) unlink(path_.c_str());
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-
-  void Write(std::string_view bytes) {
-    if (const int error = WriteAll(descriptor_, bytes)) FailToWrite(target_.string(), error);
-  }
-
-  // Closing tells of errors that writing put off.
-  void Keep() {
-    const int closed = close(descriptor_);
-    descriptor_ = -1;
-    if (closed != 0 || rename(path_.c_str(), target_.c_str()) != 0) FailToWrite(target_.string(), errno);
-    path_.clear();
-  }
-
- private:
-  std::filesystem::path target_;
-  std::string path_;
-  int descriptor_ = -1;
-};
 
 }  // namespace
 
@@ -98,14 +64,6 @@ void CheckWritable(const std::filesystem::path& file) {
   if (std::filesystem::exists(file, ignored) && access(file.c_str(), W_OK) != 0) {
     FailToWrite(file.string(), errno);
   }
-}
-
-void WriteFile(const std::filesystem::path& file, std::string_view bytes) {
-  std::error_code error;
-  const std::filesystem::path target = std::filesystem::weakly_canonical(file, error);  // through a link
-  TemporaryFile temporary(error ? file : target);
-  temporary.Write(bytes);
-  temporary.Keep();
 }
 
 }  // namespace qkv::cli

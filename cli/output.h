@@ -1,4 +1,4 @@
-// Where results go: standard output, files and notes. Every write is checked.
+// Where results go: standard output and notes. Every write is checked.
 #pragma once
 
 #include <filesystem>
@@ -27,8 +27,5 @@ void PrintNote(std::string_view line);
 
 // Error{kIo} where this file could not be written: a folder, no parent folder, no permission.
 void CheckWritable(const std::filesystem::path& file);
-
-// The whole file or nothing: written beside it, then renamed. Error{kIo} naming the file.
-void WriteFile(const std::filesystem::path& file, std::string_view bytes);
 
 }  // namespace qkv::cli

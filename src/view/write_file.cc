@@ -40,6 +40,20 @@ void WriteInPlace(const fs::path& target, std::string_view bytes, const fs::path
   if (error != 0) Fail(file, error);
 }
 
+// Where the name leads; that file need not exist yet.
+fs::path FollowLinks(const fs::path& file) {
+  constexpr int kMostLinks = 40;  // as Linux itself
+  std::error_code ignored;
+  fs::path target = file;
+  for (int links = 0; fs::is_symlink(target, ignored); ++links) {
+    std::error_code error;
+    const fs::path next = fs::read_symlink(target, error);
+    if (error || links == kMostLinks) Fail(file, error ? error.value() : ELOOP);
+    target = target.parent_path() / next;
+  }
+  return target;
+}
+
 mode_t UsualMode() {
   const mode_t mask = umask(0);
   umask(mask);
@@ -50,7 +64,7 @@ mode_t UsualMode() {
 
 void WriteWholeFile(const fs::path& file, std::string_view bytes) {
   std::error_code ignored;
-  const fs::path target = fs::is_symlink(file, ignored) ? fs::weakly_canonical(file, ignored) : file;
+  const fs::path target = FollowLinks(file);
   const fs::file_status status = fs::status(target, ignored);
   if (fs::is_directory(status)) Fail(file, EISDIR);
   if (fs::exists(status) && !fs::is_regular_file(status)) return WriteInPlace(target, bytes, file);
