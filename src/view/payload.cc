@@ -164,7 +164,7 @@ std::string Payload(const Rows& rows, const ViewOptions& options) {
   const ModelCapture& capture = rows.capture();
   const Plan plan = PlanFor(rows);
   nlohmann::ordered_json json;
-  json["title"] = options.text.empty() ? "Attention" : Visible(options.text);
+  json["title"] = TitleOf(options);
   json["about"] = About(rows, options);
   json["notice"] = plan.notice;
   AddTokens(capture, json);

@@ -42,10 +42,13 @@ void Validate(const ModelCapture& capture) {
   for (const int64_t key : capture.top_keys) Expect(key >= -1 && key < tokens, "top_keys", tokens, key);
 }
 
+constexpr int kLabelCharacters = 120;  // longer ones fit nowhere
+
 bool IsBlank(const std::string& text) { return text.find_first_not_of(' ') == std::string::npos; }
 
 std::string LabelOf(const ModelCapture& capture, int64_t token) {
-  std::string label = Visible(capture.labels[token].empty() ? capture.tokens[token] : capture.labels[token]);
+  const std::string& given = capture.labels[token].empty() ? capture.tokens[token] : capture.labels[token];
+  std::string label = Visible(Clipped(given, kLabelCharacters));
   if (!IsBlank(label)) return label;
   std::string marks;
   for (size_t i = 0; i < std::max<size_t>(1, label.size()); ++i) marks += "\u2423";  // an open box for a space
@@ -201,6 +204,11 @@ std::vector<TokenText> TokenTexts(const ModelCapture& capture) {
   for (TokenText& text : texts)
     if (total[text.name] > 1) text.name += fmt::format("#{}", ++seen[text.name]);
   return texts;
+}
+
+std::string TitleOf(const ViewOptions& options) {
+  constexpr int kCharacters = 1000;  // about ten lines of a figure
+  return options.text.empty() ? "Attention" : Visible(Clipped(options.text, kCharacters));
 }
 
 std::vector<int64_t> TokensToShow(const std::vector<float>& weight, int64_t focus, int64_t limit) {

@@ -80,6 +80,9 @@ struct TokenText {
 };
 std::vector<TokenText> TokenTexts(const ModelCapture& capture);
 
+// The text that is looked at, or its beginning.
+std::string TitleOf(const ViewOptions& options);
+
 // At most `limit` tokens, ascending: the focus (if any), the heaviest of `weight`, and their neighbours.
 std::vector<int64_t> TokensToShow(const std::vector<float>& weight, int64_t focus, int64_t limit);
 

@@ -40,7 +40,7 @@ std::vector<int64_t> FocusOf(const Rows& rows, const ViewOptions& options) {
 Scene SceneOf(const Rows& rows, const ViewOptions& options) {
   const ModelCapture& capture = rows.capture();
   Scene scene;
-  scene.title = options.text.empty() ? "Attention" : Visible(options.text);
+  scene.title = TitleOf(options);
   scene.subtitle = fmt::format("{} \u00B7 {} layers of {} heads \u00B7 {} tokens{}", Visible(capture.model),
                                capture.layers, capture.heads, rows.tokens(),
                                options.skip_first ? " \u00B7 first token left out, the rest scaled to 1" : "");

@@ -63,6 +63,7 @@ class Columns {
 bool Acts(UChar32 c, bool after_pictograph) {
   if (c == kJoiner || c == kZeroWidthNonJoiner) return false;
   if (IsTag(c)) return !after_pictograph;
+  if (U_IS_UNICODE_NONCHAR(c)) return true;  // Cairo takes them for invalid UTF-8
   return U_MASK(u_charType(c)) & (U_GC_CF_MASK | U_GC_CC_MASK | U_GC_ZL_MASK | U_GC_ZP_MASK | U_GC_CS_MASK);
 }
 
@@ -103,6 +104,13 @@ std::string Visible(std::string_view text) {
     if (!IsTag(c)) after_pictograph = IsPictograph(c);
   }
   return out;
+}
+
+std::string Clipped(std::string_view text, int characters) {
+  int32_t at = 0;
+  for (int i = 0; i < characters && at < static_cast<int32_t>(text.size()); ++i) Next(text, at);
+  const std::string_view kept = text.substr(0, at);
+  return std::string(kept).append(kept.size() < text.size() ? kEllipsis : "");
 }
 
 std::string FitWidth(std::string_view text, int columns) {

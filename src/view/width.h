@@ -10,8 +10,13 @@ namespace qkv::view {
 int DisplayWidth(std::string_view text);
 
 // The text with everything that acts instead of showing made harmless: control characters as their symbols
-// (ESC as U+241B), direction overrides and other invisible characters as <U+202E>, invalid UTF-8 as U+FFFD.
+// (ESC as U+241B), direction overrides, other invisible characters and non-characters as <U+202E>, invalid
+// UTF-8 as U+FFFD.
 std::string Visible(std::string_view text);
+
+// At most that many characters of the text, with an ellipsis where it was cut: laying out text takes time, and
+// one word can be a megabyte.
+std::string Clipped(std::string_view text, int characters);
 
 // The longest beginning of `text` that fits into `columns`, with an ellipsis where it was cut.
 std::string FitWidth(std::string_view text, int columns);

@@ -115,8 +115,9 @@ TEST_F(FigureTest, StaysBoundedForLongTextsAndManyPlaces) {
 TEST_F(FigureTest, DrawsASingleTokenAndHostileText) {
   const auto one = test::MakeCapture({"x"}, {1.0f});
   EXPECT_FALSE(Drawn(one, FocusOn({0}), "a.png").empty());
-  auto hostile = test::MakeCapture({"</script>", "\x1b[31m", "\xff", "<b>&amp;", std::string(5000, 'w')},
-                                   std::vector<float>(25, 0.2f));
+  auto hostile =
+      test::MakeCapture({"</script>", "\x1b[31m", "\xff\U0010FFFF", "<b>&amp;", std::string(5000, 'w')},
+                        std::vector<float>(25, 0.2f));
   ViewOptions options = FocusOn({0});
   options.text = std::string("a\n\x1b<b>") + std::string(20000, 'x');
   const Size size = SizeOf(Drawn(hostile, options, "b.png"));

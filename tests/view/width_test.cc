@@ -41,13 +41,22 @@ TEST(Visible, ShowsWhatWouldAct) {
   EXPECT_EQ(Visible("\u202Eabc"), "<U+202E>abc");
   EXPECT_EQ(Visible("\u2028"), "<U+2028>");
   EXPECT_EQ(Visible("a\u200Bb"), "a<U+200B>b");
-  EXPECT_EQ(Visible("a\U000E0041"), "a<U+E0041>");  // hidden tag characters
+  EXPECT_EQ(Visible("a\U000E0041"), "a<U+E0041>");               // hidden tag characters
+  EXPECT_EQ(Visible("\U0010FFFF\uFDD0"), "<U+10FFFF><U+FDD0>");  // what Unicode gives to nobody
 }
 
 TEST(Visible, ReplacesInvalidUtf8) {
   EXPECT_EQ(Visible("a\xFFz"), "a\uFFFDz");
   EXPECT_EQ(Visible("\xE4\xBD"), "\uFFFD");
   EXPECT_EQ(Visible("\xED\xA0\x80").find('\xED'), std::string::npos);  // a surrogate
+}
+
+TEST(Clipped, KeepsWholeCharacters) {
+  EXPECT_EQ(Clipped("chicken", 7), "chicken");
+  EXPECT_EQ(Clipped("chicken", 3), "chi…");
+  EXPECT_EQ(Clipped("你好世界", 2), "你好…");
+  EXPECT_EQ(Clipped("a\xFF\xFF", 2), "a\xFF…");
+  EXPECT_EQ(Clipped("", 0), "");
 }
 
 TEST(FitWidth, CutsBetweenCharacters) {
