@@ -260,8 +260,10 @@ ModelCapture BertModel::Look(const Encoding& text, const LookRequest& request,
 
 std::unique_ptr<const Model> LoadBert(const ModelSource& source) {
   const BertConfig config = ReadBertConfig(source.config);
-  // Reading the vocabulary takes as long as packing the parameters.
-  auto tokenizer = std::async(std::launch::async, [&] { return LoadTokenizer(source.folder); });
+  // Reading the vocabulary takes as long as packing the parameters. Deferred where there is no thread to be
+  // had.
+  constexpr std::launch kBeside = std::launch::async | std::launch::deferred;
+  auto tokenizer = std::async(kBeside, [&] { return LoadTokenizer(source.folder); });
   TensorFiles files(source.folder);
   return std::make_unique<BertModel>(source, config, std::move(files), std::move(tokenizer));
 }

@@ -18,6 +18,11 @@ namespace {
   throw Error(ErrorCode::kFile, what, path.string());
 }
 
+[[noreturn]] void FailToMap(const std::filesystem::path& path, size_t size) {
+  if (errno != ENOMEM) Fail(path, std::strerror(errno));
+  throw Error(ErrorCode::kOutOfMemory, "out of memory", path.string(), std::to_string(size) + " bytes");
+}
+
 // Closes the descriptor when the mapping is made or has failed.
 struct Descriptor {
   int value;
@@ -39,7 +44,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
   if (status.st_size == 0) return;
   const size_t size = static_cast<size_t>(status.st_size);
   void* memory = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.value, 0);
-  if (memory == MAP_FAILED) Fail(path, std::strerror(errno));
+  if (memory == MAP_FAILED) FailToMap(path, size);
   bytes_ = {static_cast<const std::byte*>(memory), size};
 }
 

@@ -1,12 +1,15 @@
 #include <cairo-pdf.h>
 #include <cairo-svg.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <map>
 #include <memory>
+#include <system_error>
+#include <thread>
 
 #include "qkv/error.h"
 #include "qkv/view.h"
@@ -101,6 +104,20 @@ std::string Renumbered(const std::string& svg) {
   return out;
 }
 
+// Pango's library ends the whole process where a thread or its memory is refused, so both are tried beforehand.
+void ExpectRoom() {
+  constexpr size_t kBytes = size_t{192} << 20;  // addresses: the stacks and heaps of two threads, fonts, pixels
+  void* room =
+      mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (room == MAP_FAILED) throw Error(ErrorCode::kOutOfMemory, "out of memory", "figure");
+  munmap(room, kBytes);
+  try {
+    std::thread([] {}).join();
+  } catch (const std::system_error&) {
+    throw Error(ErrorCode::kOutOfMemory, "no thread can be started", "figure");
+  }
+}
+
 double HeightOf(const Rows& rows, const Scene& scene) {
   Surface nothing(cairo_recording_surface_create(CAIRO_CONTENT_COLOR, nullptr));
   Pen pen(nothing.get());
@@ -115,6 +132,7 @@ struct Drawn {
 };
 
 Drawn Draw(const Rows& rows, const Scene& scene, Format format) {
+  ExpectRoom();
   const double height = HeightOf(rows, scene);
   Drawn drawn;
   Surface surface = SurfaceFor(format, height, drawn.bytes);
