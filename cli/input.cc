@@ -13,8 +13,9 @@
 namespace qkv::cli {
 namespace {
 
-// Far above any model's context; it keeps an endless input from filling the memory.
-constexpr size_t kMostBytes = size_t{64} << 20;
+// Far above any model's context. A character can take 200 bytes on its way to tokens, so this keeps the memory
+// below 2 GB.
+constexpr size_t kMostBytes = size_t{8} << 20;
 
 struct Descriptor {
   int value;

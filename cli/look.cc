@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -23,6 +24,7 @@
 #include "qkv/model.h"
 #include "qkv/view.h"
 #include "runtime/threads.h"
+#include "view/write_file.h"
 
 namespace qkv::cli {
 namespace {
@@ -156,6 +158,14 @@ void CheckJsonSize(const ModelInfo& info, const LookRequest& request, int64_t qu
   }
 }
 
+// The views draw them as 0 and JSON has null in their place.
+bool HasNaN(const ModelCapture& capture) {
+  const auto in = [](const std::vector<float>& weights) {
+    return std::any_of(weights.begin(), weights.end(), [](float weight) { return std::isnan(weight); });
+  };
+  return in(capture.weights) || in(capture.top_weights);
+}
+
 ModelCapture Capture(const Model& model, const Encoding& encoding, LookRequest request) {
   ProgressLine line("looking");
   request.progress = line.Callback();
@@ -167,7 +177,7 @@ void WritePictures(const ModelCapture& capture, const ViewOptions& view, const L
     const std::string page = Ending(file) == ".html" ? Page(capture, view) : "";
     const InterruptGuard guard;  // half a file would stay behind
     if (!page.empty()) {
-      WriteFile(file, page);
+      view::WriteWholeFile(file, page);
     } else if (const std::string warning = WriteFigure(capture, view, file); !warning.empty()) {
       notes.push_back(fmt::format("{}: {}", file.string(), warning));
     }
@@ -213,6 +223,7 @@ void Look(const LookOptions& options) {
   }
 
   const ModelCapture capture = Capture(*model, encoding, request);
+  if (HasNaN(capture)) notes.push_back("some weights are not numbers: the model's parameters may be damaged");
   WritePictures(capture, view, plan, notes);
   if (options.json) {
     PrintJson(capture, view.focus);
