@@ -341,7 +341,9 @@ KeyValues MakeKeyValues(const Problem& problem, const Sequence& sequence, int64_
   }
   const int64_t size = static_cast<int64_t>(SizeOf(problem.kv_dtype));
   const auto strided = [&](const std::byte* data, HeadRowStride stride, int64_t channel) {
-    return Strided{data + kv_head * stride.head * size, problem.kv_dtype, stride.row, channel};
+    // A sequence without keys has no address to count from.
+    const std::byte* head = data == nullptr ? nullptr : data + kv_head * stride.head * size;
+    return Strided{head, problem.kv_dtype, stride.row, channel};
   };
   return {strided(sequence.k, problem.k, problem.k_channel), strided(sequence.v, problem.v, problem.v_channel),
           sequence.kv_length};
