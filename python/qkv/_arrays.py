@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import Any
 
@@ -41,6 +42,11 @@ def _check_known(name: str, dtype: str) -> None:
         raise TypeError(f"{name}: wrong type, expected {expected}, got {dtype}")
 
 
+@functools.cache  # numpy makes the name anew each time, which is half the work on a small array
+def _name(dtype: np.dtype[Any]) -> str:
+    return str(dtype.name)
+
+
 def _describe_tensor(name: str, tensor: Any, writable: bool) -> Description:
     torch = sys.modules["torch"]
     if tensor.device.type != "cpu":
@@ -63,14 +69,14 @@ def describe(name: str, array: Any, *, writable: bool = False) -> Description:
         return _describe_tensor(name, array, writable)
     if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
         raise TypeError(f"{name}: wrong type, expected a numpy array or a PyTorch tensor, got {type(array).__name__}")
-    dtype = array.dtype.name
+    dtype = _name(array.dtype)
     _check_known(name, dtype)
     if not array.dtype.isnative:
         raise TypeError(f"{name}: wrong byte order, expected the machine's own, got {array.dtype}")
     if writable and not array.flags.writeable:
         raise ValueError(f"{name}: read-only, expected an array that may be written")
     size = array.itemsize
-    if any(step % size for step, count in zip(array.strides, array.shape) if count > 1):
+    if not array.flags.c_contiguous and any(step % size for step, count in zip(array.strides, array.shape) if count > 1):
         raise ValueError(f"{name}: strides are not whole elements, got {array.strides} bytes of {size} each")
     address = array.__array_interface__["data"][0]
     if address % size:

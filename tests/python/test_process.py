@@ -25,6 +25,8 @@ LONG = {
     "operator": "qkv.attention(x, x, x)",
     "capture": "qkv.attention(x, x, x, capture=qkv.Capture(top_k=4, received=True))",
     "cache": "cache.attend(x)",
+    "float64": "qkv.attention(*[x[:, :, :9000].astype(np.float64)] * 3)",
+    "float64 capture": "qkv.attention(*[x[:, :1, :9000].astype(np.float64)] * 3, capture=qkv.Capture(received=True))",
 }
 
 
