@@ -7,6 +7,7 @@
 
 #include "kernels/load.h"
 #include "kernels/reference.h"
+#include "qkv/error.h"
 #include "runtime/threads.h"
 
 namespace qkv {
@@ -48,8 +49,11 @@ class ReferenceHead {
         weights_(static_cast<size_t>(sequence.kv_length)),
         received_(static_cast<size_t>(sequence.kv_length)) {}
 
-  void Run() {
-    for (int64_t i = 0; i < sequence_.rows; ++i) RunRow(MakeRow(problem_, sequence_, head_, i));
+  void RunRows(int64_t first, int64_t last) {
+    for (int64_t i = first; i < std::min(last, sequence_.rows); ++i) RunRow(MakeRow(problem_, sequence_, head_, i));
+  }
+
+  void Finish() {
     if (request_ == nullptr || !request_->received) return;
     for (size_t j = 0; j < received_.size(); ++j) {
       capture_->received[static_cast<size_t>(HeadIndex() * capture_->keys) + j] = static_cast<float>(received_[j]);
@@ -113,15 +117,33 @@ class ReferenceHead {
   std::vector<double> out_, weights_, received_;
 };
 
+// Rows of a head that take some hundredths of a second: calls can be cancelled between them.
+int64_t RowsAtOnce(const Problem& problem) {
+  constexpr int64_t kMultiplyAdds = int64_t{1} << 24;
+  int64_t keys = 1;
+  for (const Sequence& sequence : problem.sequences) keys = std::max(keys, sequence.kv_length);
+  const int64_t channels = problem.layout.d + problem.layout.dv;
+  return std::max<int64_t>(1, kMultiplyAdds / channels / keys);
+}
+
 }  // namespace
 
 void RunReference(const Problem& problem, const Progress& progress, const CaptureRequest* request,
                   Capture* capture) {
-  const int64_t heads = problem.q_heads;
-  ParallelFor(static_cast<int64_t>(problem.sequences.size()) * heads, [&](int64_t task, int) {
-    const Sequence& sequence = problem.sequences[static_cast<size_t>(task / heads)];
-    ReferenceHead(problem, sequence, task % heads, request, capture).Run();
-  }, progress);
+  std::vector<ReferenceHead> heads;
+  int64_t rows = 0;
+  for (const Sequence& sequence : problem.sequences) {
+    for (int64_t h = 0; h < problem.q_heads; ++h) heads.emplace_back(problem, sequence, h, request, capture);
+    rows = std::max(rows, sequence.rows);
+  }
+  const int64_t step = RowsAtOnce(problem), count = static_cast<int64_t>(heads.size());
+  for (int64_t first = 0; first < rows; first += step) {
+    const auto part_done = [&](int64_t done, int64_t) { return progress(first * count + done, rows * count); };
+    ParallelFor(count, [&](int64_t h, int) { heads[static_cast<size_t>(h)].RunRows(first, first + step); },
+                progress ? Progress(part_done) : Progress());
+    if (progress && first + step < rows && !part_done(step * count, 0)) throw Error(ErrorCode::kCancelled, "cancelled");
+  }
+  for (ReferenceHead& head : heads) head.Finish();
 }
 
 }  // namespace qkv
