@@ -48,7 +48,7 @@ struct AttentionOptions {
 // With cu_q and cu_kv: q (total_q, Hq, D), k (total_k, Hkv, D), v (total_k, Hkv, Dv), out (total_q, Hq, Dv).
 // Types: q, k, v, out all float32, bfloat16, float16 or float64 (float64 runs on the reference, slowly);
 // or q and out float32 with k and v both bfloat16 or both float16.
-// Any strides; a contiguous last axis is the fast path. out may not overlap an input.
+// Any strides, aligned elements; a contiguous last axis is the fast path. out may not overlap an input.
 // lse, where given: float32 (B, Hq, Tq), or (Hq, total_q) when packed: the natural log-sum-exp of each row's
 // scores, sink included, before dropout; -inf for a row that sees nothing.
 // Errors: kInvalidArgument or kWrongType naming the argument, before anything is written; kOutOfMemory;

@@ -18,11 +18,12 @@ struct CaptureRequest {
   int64_t top_k = 0;                             // keys of largest weight to keep for each row
   bool entropy = false;                          // of each row, in nats, over keys
   bool received = false;                         // the weight that each key received, summed over queries
-  std::optional<std::vector<int64_t>> rows;      // query indices whose full rows to keep
+  std::optional<std::vector<int64_t>> rows;      // query indices whose full rows to keep; blank where past q_len
   RowKind row_kind = RowKind::kWeights;          // blocked keys: 0 as weights, -inf as biased scores
 };
 
-// Arrays are contiguous, outermost axis first. Weights are the softmax's, before dropout.
+// Arrays are contiguous, outermost axis first. Weights are the softmax's, before dropout. Of a packed batch, Tq and Tk
+// are the longest sequence's.
 struct Capture {
   int64_t batch = 0, heads = 0, queries = 0, keys = 0, top_k = 0;
   std::vector<int32_t> top_keys;     // (B, Hq, Tq, top_k): weight descending, then lower key; padded with -1

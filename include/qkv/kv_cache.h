@@ -47,7 +47,8 @@ class QKV_API KVCache {
   void Append(const ConstTensor& k, const ConstTensor& v, const std::vector<int64_t>* counts = nullptr);
 
   // out (B, Hq, Tq, Dv) = attention of q (B, Hq, Tq, D) over the cache. As qkv::Attention, where kv_lengths and the
-  // packed form are the cache's own business and refused; mask and bias broadcast to (B, Hq, Tq, longest length).
+  // packed form are the cache's own business and refused, and window.left where the cache has a window; mask and
+  // bias broadcast to (B, Hq, Tq, longest length).
   // q: float32, or the cache's type.
   void Attend(const ConstTensor& q, const AttentionOptions& options, const Tensor& out,
               const Tensor* lse = nullptr) const;

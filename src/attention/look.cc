@@ -6,6 +6,8 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "attention/plan.h"
 #include "attention/validate.h"
@@ -175,16 +177,21 @@ Problem AtStage(const Problem& problem, RowKind kind) {
 void CaptureChosenRows(const Problem& problem, const CaptureRequest& request, const CaptureLayout& layout,
                        const Progress& progress) {
   const Problem staged = AtStage(problem, request.row_kind);
-  const std::vector<HeadJob> jobs = MakeJobs(staged, &*request.rows);
+  std::vector<std::pair<int64_t, int64_t>> chosen;  // query and its place in the request, ascending
+  for (int64_t query : *request.rows) chosen.emplace_back(query, static_cast<int64_t>(chosen.size()));
+  std::sort(chosen.begin(), chosen.end());
+  std::vector<int64_t> queries;
+  for (const auto& [query, place] : chosen) queries.push_back(query);
+  const std::vector<HeadJob> jobs = MakeJobs(staged, &queries);
   const RowValues values = request.row_kind == RowKind::kWeights ? RowValues::kWeights : RowValues::kScores;
   CaptureRun(staged, jobs).Run(0, values, progress, [&](int64_t, int64_t, int64_t number, const Row& row) {
-    return layout.ForChosen(row, number / problem.group());
+    return layout.ForChosen(row, chosen[static_cast<size_t>(number / problem.group())].second);
   });
 }
 
 }  // namespace
 
-void CheckCapture(const Problem& problem, const CaptureRequest& request, int64_t keys) {
+void CheckCapture(const CaptureRequest& request, int64_t queries, int64_t keys) {
   if (request.top_k < 0) {
     FailArgument("capture.top_k", "negative", "0 or more", std::to_string(request.top_k));
   }
@@ -199,8 +206,6 @@ void CheckCapture(const Problem& problem, const CaptureRequest& request, int64_t
     FailArgument("capture.row_kind", "no such kind", "weights, or raw, softcapped or biased scores", std::to_string(kind));
   }
   if (!request.rows) return;
-  int64_t queries = std::numeric_limits<int64_t>::max();
-  for (const Sequence& sequence : problem.sequences) queries = std::min(queries, sequence.rows);
   std::set<int64_t> seen;
   for (int64_t row : *request.rows) {
     if (row < 0 || row >= queries) {
@@ -212,13 +217,13 @@ void CheckCapture(const Problem& problem, const CaptureRequest& request, int64_t
   }
 }
 
-Capture EmptyCapture(const Problem& problem, const CaptureRequest& request, int64_t keys) {
+Capture EmptyCapture(const Problem& problem, const CaptureRequest& request, int64_t queries, int64_t keys) {
   Capture capture;
   capture.batch = static_cast<int64_t>(problem.sequences.size());
   capture.heads = problem.q_heads;
+  capture.queries = queries;
   capture.keys = keys;
   capture.top_k = request.top_k;
-  for (const Sequence& sequence : problem.sequences) capture.queries = std::max(capture.queries, sequence.rows);
   const auto size = [&](int64_t per_head) {
     return static_cast<size_t>(Shape{capture.batch, capture.heads, per_head}.elements());
   };
@@ -239,6 +244,7 @@ Capture EmptyCapture(const Problem& problem, const CaptureRequest& request, int6
 
 void RunCapture(const Problem& problem, const CaptureRequest& request, RowStatistics& statistics,
                 const Progress& progress, Capture& capture) {
+  if (problem.q_heads == 0) return;  // there is no row, and with no KV head either no group
   const CaptureLayout layout(problem, capture, statistics);
   if (request.top_k > 0 || request.entropy || request.received) {
     CaptureAllRows(problem, request, layout, progress, capture);

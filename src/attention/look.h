@@ -8,13 +8,14 @@
 
 namespace qkv {
 
-// Error{kInvalidArgument} for what cannot be asked of this problem.
-void CheckCapture(const Problem& problem, const CaptureRequest& request, int64_t keys);
+// queries, keys: Tq and Tk, the longest sequence's when packed.
+// Error{kInvalidArgument} for what cannot be asked of so many.
+void CheckCapture(const CaptureRequest& request, int64_t queries, int64_t keys);
 
 // Arrays of the right sizes, padded as qkv/capture.h says.
-Capture EmptyCapture(const Problem& problem, const CaptureRequest& request, int64_t keys);
+Capture EmptyCapture(const Problem& problem, const CaptureRequest& request, int64_t queries, int64_t keys);
 
-// keys: Tk, the longest sequence's when packed. Fills `capture`, made by EmptyCapture.
+// Fills `capture`, made by EmptyCapture.
 void RunCapture(const Problem& problem, const CaptureRequest& request, RowStatistics& statistics,
                 const Progress& progress, Capture& capture);
 

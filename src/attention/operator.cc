@@ -1,6 +1,9 @@
 // The public operator: validate, plan, run.
+#include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "attention/forward.h"
 #include "attention/look.h"
@@ -15,10 +18,11 @@
 namespace qkv {
 namespace {
 
-int64_t LongestKeys(const Problem& problem, const ConstTensor& k) {
-  if (k.rank() == 4) return k.size(2);
+// Tq or Tk: the tensor's, or a packed batch's longest sequence.
+int64_t Longest(const ConstTensor& tensor, const std::optional<std::vector<int64_t>>& offsets) {
+  if (!offsets) return tensor.size(2);
   int64_t longest = 0;
-  for (const Sequence& sequence : problem.sequences) longest = std::max(longest, sequence.kv_length);
+  for (size_t b = 1; b < offsets->size(); ++b) longest = std::max(longest, (*offsets)[b] - (*offsets)[b - 1]);
   return longest;
 }
 
@@ -38,9 +42,9 @@ Capture AttentionWithCapture(const ConstTensor& q, const ConstTensor& k, const C
                              const Tensor* lse) {
   return WithTypedMemoryError("attention", [&] {
     const Problem problem = MakeProblem(q, k, v, options, out, lse);
-    const int64_t keys = LongestKeys(problem, k);
-    CheckCapture(problem, request, keys);
-    Capture capture = EmptyCapture(problem, request, keys);
+    const int64_t queries = Longest(q, options.cu_q), keys = Longest(k, options.cu_kv);
+    CheckCapture(request, queries, keys);
+    Capture capture = EmptyCapture(problem, request, queries, keys);
     if (q.dtype == DType::kF64) {
       RunReference(problem, options.progress, &request, &capture);
       return capture;

@@ -19,6 +19,12 @@ int64_t BlockRowsFor(int64_t rows, int64_t jobs) {
   return std::clamp<int64_t>((even + kRowGroup - 1) / kRowGroup * kRowGroup, kRowGroup, kMaxBlockRows);
 }
 
+// Those of a sequence, or as many of `queries` as it has: in a packed batch others may be longer.
+int64_t CountOfQueries(const Sequence& sequence, const std::vector<int64_t>* queries) {
+  if (queries == nullptr) return sequence.rows;
+  return std::lower_bound(queries->begin(), queries->end(), sequence.rows) - queries->begin();
+}
+
 }  // namespace
 
 std::vector<HeadJob> MakeJobs(const Problem& problem, const std::vector<int64_t>* queries) {
@@ -26,8 +32,7 @@ std::vector<HeadJob> MakeJobs(const Problem& problem, const std::vector<int64_t>
   if (problem.q_heads == 0) return jobs;
   const int64_t count = static_cast<int64_t>(problem.sequences.size()) * problem.kv_heads;
   for (const Sequence& sequence : problem.sequences) {
-    const int64_t count_of_queries = queries == nullptr ? sequence.rows : static_cast<int64_t>(queries->size());
-    const int64_t rows = count_of_queries * problem.group();
+    const int64_t rows = CountOfQueries(sequence, queries) * problem.group();
     if (rows == 0) continue;
     for (int64_t head = 0; head < problem.kv_heads; ++head) {
       jobs.push_back({&problem, &sequence, head, MakeKeyValues(problem, sequence, head), queries, rows,

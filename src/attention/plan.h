@@ -31,7 +31,7 @@ struct HeadJob {
   }
 };
 
-// queries: null for all. The pointers stay the caller's.
+// queries: ascending; null for all. The pointers stay the caller's.
 std::vector<HeadJob> MakeJobs(const Problem& problem, const std::vector<int64_t>* queries = nullptr);
 
 // The rows of one block, and the block itself; the rows live here.

@@ -256,6 +256,8 @@ void SetPacked(const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
 }
 
 // first + count, without going past the largest position.
+int64_t First(int64_t position, int64_t count) { return count > position ? 0 : position - count; }
+
 int64_t Last(int64_t position, int64_t count) {
   return count > kMaxPosition - position ? kMaxPosition : position + count;
 }
@@ -312,7 +314,7 @@ Row MakeRow(const Problem& problem, const Sequence& sequence, int64_t head, int6
   row.last = sequence.kv_length;
   if (problem.causal != Causal::kNone) row.last = std::min(row.last, row.position + 1);
   if (problem.window.right) row.last = std::min(row.last, Last(row.position, *problem.window.right) + 1);
-  if (problem.window.left) row.first = row.position - std::min(*problem.window.left, kMaxPosition);
+  if (problem.window.left) row.first = First(row.position, *problem.window.left);
   row.first = std::max<int64_t>(row.first, sequence.cache == nullptr ? 0 : sequence.cache->first);
   row.last = std::max(row.last, row.first);
   const auto at = [&](const ConstTensor& tensor) {

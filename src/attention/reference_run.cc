@@ -16,7 +16,7 @@ namespace {
 void KeepTop(const std::vector<double>& weights, int64_t top_k, int32_t* keys, float* values) {
   std::vector<int32_t> order;
   for (size_t j = 0; j < weights.size(); ++j) {
-    if (static_cast<float>(weights[j]) > 0 || std::isnan(weights[j])) order.push_back(static_cast<int32_t>(j));
+    if (static_cast<float>(weights[j]) > 0) order.push_back(static_cast<int32_t>(j));
   }
   std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
     // As the float32 numbers that are kept: equal ones go by key.
@@ -30,7 +30,7 @@ void KeepTop(const std::vector<double>& weights, int64_t top_k, int32_t* keys, f
 
 double Entropy(const std::vector<double>& weights) {
   double entropy = 0;
-  for (double w : weights) entropy -= w > 0 ? w * std::log(w) : 0;
+  for (double w : weights) entropy -= w == 0 ? 0 : w * std::log(w);  // a NaN comes out
   return entropy;
 }
 

@@ -53,6 +53,10 @@ void CheckTensor(const std::string& argument, const ConstTensor& tensor) {
   }
   if (elements == 0) return;
   if (tensor.data == nullptr) FailArgument(argument, "no data", "a pointer to " + ToString(tensor.shape), "null");
+  const size_t size = SizeOf(tensor.dtype);  // 0: no type, which is for others to refuse
+  if (size > 1 && reinterpret_cast<uintptr_t>(tensor.data) % size != 0) {
+    FailArgument(argument, "not aligned", "an address that is a multiple of " + std::to_string(size), "another");
+  }
   ExtentOf(argument, tensor);
 }
 

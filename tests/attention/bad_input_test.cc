@@ -101,6 +101,8 @@ std::vector<Wrong> WrongTensors() {
       {"v without data", "v", [](Call& c) { c.v.data = nullptr; }},
       {"out without data", "out", [](Call& c) { c.out.data = nullptr; }},
       {"lse without data", "lse", [](Call& c) { c.lse.data = nullptr; }},
+      {"k between two elements", "k", [](Call& c) { c.k.data = static_cast<const std::byte*>(c.k.data) + 2; }},
+      {"out between two elements", "out", [](Call& c) { c.out.data = static_cast<const std::byte*>(c.out.data) + 1; }},
       {"q's stride past all memory", "q", [](Call& c) { c.q.stride[0] = kMax; }},
       {"k's stride past all memory", "k", [](Call& c) { c.k.stride[2] = kMin; }},
       {"out's stride past all memory", "out", [](Call& c) { c.out.stride[1] = kMax / 3; }},
@@ -344,7 +346,7 @@ std::vector<Wrong> WrongCaptures() {
        }},
       {"no kind of row", "capture.row_kind",
        [](Call& c) { c.capture.rows = Values{0}, c.capture.row_kind = static_cast<RowKind>(9); }},
-      {"row past the shortest packed sequence", "capture.rows", [](Call& c) { c.capture.rows = Values{2}; },
+      {"row past the longest packed sequence", "capture.rows", [](Call& c) { c.capture.rows = Values{4}; },
        kArgument, kPacked},
   };
 }

@@ -121,6 +121,31 @@ def test_packed():
         assert (kept.top_keys[b, :, queries:] == -1).all() and (kept.rows[b, :, :, count:] == 0).all()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("scores, blank", [(None, 0), ("raw", 0), ("softcapped", 0), ("biased", -np.inf)])
+def test_packed_rows_that_not_every_sequence_has(dtype, scores, blank):
+    cu_q, cu_kv = [0, 3, 3, 8], [0, 2, 5, 9]
+    q, k, v = (random(n, shape).astype(dtype) for n, shape in enumerate([(8, 4, 8), (9, 2, 8), (9, 2, 6)]))
+    kept = qkv.attention(q, k, v, cu_q=cu_q, cu_kv=cu_kv, capture=qkv.Capture(rows=[4, 0, 3], scores=scores)).capture
+    assert kept.rows.shape == (3, 4, 3, 4)
+    for b, own in enumerate([[0], [], [4, 0, 3]]):
+        rows, keys = slice(cu_q[b], cu_q[b + 1]), slice(cu_kv[b], cu_kv[b + 1])
+        alone = qkv.attention(*(x[None].swapaxes(1, 2) for x in (q[rows], k[keys], v[keys])),
+                              capture=qkv.Capture(rows=own, scores=scores)).capture
+        places = [[4, 0, 3].index(row) for row in own]
+        count = cu_kv[b + 1] - cu_kv[b]
+        np.testing.assert_array_equal(kept.rows[b][:, places, :count], alone.rows[0])
+        assert (np.delete(kept.rows[b], places, axis=1) == blank).all() and (kept.rows[b, ..., count:] == blank).all()
+
+
+def test_packed_sizes_do_not_depend_on_lengths():
+    q, k, v = random(1, (4, 4, 8)), random(2, (6, 2, 8)), random(3, (6, 2, 6))
+    asked = qkv.Capture(rows=[0], received=True, entropy=True)
+    kept = qkv.attention(q, k, v, cu_q=[0, 4], cu_kv=[0, 6], q_lengths=[2], kv_lengths=[3], capture=asked).capture
+    assert kept.entropy.shape == (1, 4, 4) and kept.received.shape == (1, 4, 6) and kept.rows.shape == (1, 4, 1, 6)
+    assert (kept.received[..., 3:] == 0).all()
+
+
 def test_what_was_kept_outlives_the_call():
     kept = [qkv.attention(*qkv_of(), capture=EVERYTHING).capture.rows for _ in range(20)]
     for rows in kept:

@@ -242,8 +242,8 @@ void OracleCase::DrawCapture(Rng& rng) {
                       : captured == Captured::kSoftcappedRows ? RowKind::kSoftcappedScores
                       : captured == Captured::kBiasedRows     ? RowKind::kBiasedScores
                                                               : RowKind::kWeights;
-  int64_t rows = plain_.tq;
-  for (int64_t held : plain_.rows) rows = std::min(rows, held);
+  int64_t rows = set_.packed() ? 0 : plain_.tq;  // of the longest sequence
+  for (int64_t held : plain_.rows) rows = std::max(rows, held);
   request_.rows.emplace();
   for (int n = 0; n < 3 && rows > 0; ++n) {
     const int64_t row = rng.Below(rows);
