@@ -14,9 +14,10 @@ std::string_view TextOf(const MappedFile& file) {
   return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
 }
 
+// A link that leads nowhere is present: another file must not stand in for it.
 bool Present(const std::filesystem::path& path) {
   std::error_code unseen;  // then it counts as absent
-  return exists(path, unseen);
+  return exists(symlink_status(path, unseen));
 }
 
 std::unique_ptr<const Tokenizer> LoadVocabulary(const std::filesystem::path& directory) {

@@ -15,6 +15,8 @@
 namespace qkv {
 namespace {
 
+constexpr size_t kMostBytes = size_t{64} << 20;
+
 // Lines end with LF, CR LF or CR, as Python reads them; the last one may lack its end.
 std::string_view TakeLine(std::string_view& text) {
   const size_t end = std::min(text.find_first_of("\r\n"), text.size());
@@ -25,6 +27,10 @@ std::string_view TakeLine(std::string_view& text) {
 }
 
 Vocabulary ReadVocabulary(const NamedText& file) {
+  if (file.text.size() > kMostBytes) {
+    throw Error(ErrorCode::kFile, "too large for a vocabulary", file.where,
+                "at most " + std::to_string(kMostBytes) + " bytes", std::to_string(file.text.size()));
+  }
   CheckUtf8(file.text, file.where);
   Vocabulary vocabulary;
   for (std::string_view rest = file.text; !rest.empty();) {

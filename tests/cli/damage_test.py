@@ -71,12 +71,37 @@ class DamageTest(harness.CommandTest):
         more_layers = json.dumps({**tiny_model.config(), "num_hidden_layers": 4})
         self.refuse(self.damaged("more", config__json=more_layers), r"encoder\.layer\.3")
 
+    def test_parameters_that_are_no_numbers_are_told(self):
+        contents = tiny_model.tensors(tiny_model.config())
+        broken = {name: (shape, struct.pack("<f", float("nan")) * (len(data) // 4))
+                  for name, (shape, data) in contents.items()}
+        folder = self.damaged("nan", model__safetensors=tiny_model.safetensors(broken))
+        for extra in ([], ["--json"], ["--token", "road"]):
+            with self.subTest(extra=extra):
+                answer = self.call("look", "the road", "--model", folder, *extra)
+                self.assertEqual(answer.returncode, 0)
+                self.assertRegex(answer.stderr.decode(), r"^some weights are not numbers.*\n$")
+
     def test_files_missing(self):
         self.refuse(self.damaged("bare", config__json=None), r"config\.json")
         self.refuse(self.damaged("bare", model__safetensors=None), r"model\.safetensors")
         self.refuse(self.damaged("bare", vocab__txt=None, tokenizer_config__json=None), r"tokenizer\.json|vocab\.txt")
         os.mkdir(self.path("nothing"))
         self.refuse(self.path("nothing"), r"nothing")
+
+    def test_a_link_that_leads_nowhere_is_not_passed_over(self):
+        for file in ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "config.json", "model.safetensors"):
+            with self.subTest(file=file):
+                folder = self.damaged("link", **{file.replace(".", "__"): None} if file != "tokenizer.json" else {})
+                os.symlink("nowhere", os.path.join(folder, file))
+                self.refuse(folder, file)
+
+    def test_files_far_too_large(self):
+        for file in ("config.json", "vocab.txt", "tokenizer_config.json", "model.safetensors"):
+            with self.subTest(file=file):
+                folder = self.damaged("large", **{file.replace(".", "__"): b""})
+                os.truncate(os.path.join(folder, file), 1 << 34)  # sparse: it takes no room
+                self.refuse(folder, file)
 
     def test_a_pickle_is_refused_by_name(self):
         folder = self.damaged("pickle", model__safetensors=None)

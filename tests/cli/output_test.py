@@ -4,6 +4,7 @@ import json
 import os
 import resource
 import signal
+import stat
 import subprocess
 import time
 import unittest
@@ -58,6 +59,49 @@ class FileTest(harness.CommandTest):
         with open(target, "rb") as file:
             self.assertNotEqual(file.read(3), b"old")
 
+    def test_links_that_lead_nowhere_yet_or_never(self):
+        for ending, magic in MAGIC.items():
+            with self.subTest(ending=ending):
+                later, lost, ring = (self.path(f"{name}.{ending}") for name in ("later", "lost", "ring"))
+                os.symlink("later-target." + ending, later)
+                self.assertEqual(self.look(TEXT, "--output", later).returncode, 0)
+                with open(self.path("later-target." + ending), "rb") as file:
+                    self.assertEqual(file.read(len(magic)).lower(), magic.lower())
+                os.symlink(self.path("none", "target." + ending), lost)
+                os.symlink(ring, ring)
+                self.fail_with(self.look(TEXT, "--output", lost), 1, r"lost.*No such file")
+                self.fail_with(self.look(TEXT, "--output", ring), 1, r"ring.*levels of symbolic links")
+                for link in (later, lost, ring):
+                    self.assertTrue(os.path.islink(link))
+
+    def test_what_is_no_regular_file_stays_what_it_is(self):
+        for ending, magic in MAGIC.items():
+            with self.subTest(ending=ending):
+                pipe, link = self.path("pipe-" + ending), self.path("to-pipe." + ending)
+                os.mkfifo(pipe)
+                os.symlink(pipe, link)
+                with open(self.path("read-" + ending), "w+b") as copy:
+                    reader = subprocess.Popen(["cat", pipe], stdout=copy)
+                    answer = self.look(TEXT, "--output", link)
+                    if not stat.S_ISFIFO(os.stat(pipe).st_mode):
+                        reader.kill()  # it would wait for ever
+                    reader.wait()
+                    self.assertEqual(answer.returncode, 0, answer.stderr)
+                    copy.seek(0)
+                    self.assertEqual(copy.read(len(magic)).lower(), magic.lower())
+                self.assertTrue(stat.S_ISFIFO(os.stat(pipe).st_mode))
+
+    def test_one_enormous_word_draws_as_fast_as_any(self):
+        for word in ("a" * 1_000_000, "a" + "\u0301" * 500_000):
+            text = self.file("word.txt", word)
+            for ending in MAGIC:
+                with self.subTest(word=word[:2], ending=ending):
+                    name = self.path("word." + ending)
+                    start = time.monotonic()
+                    self.assertEqual(self.look("--file", text, "--output", name).returncode, 0)
+                    self.assertLess(time.monotonic() - start, 60 if harness.SANITIZED else 10)
+                    self.assertLess(os.stat(name).st_size, 1 << 20)
+
     def test_places_that_cannot_be_written(self):
         os.mkdir(self.path("folder.png"))
         for name in (self.path("folder.png"), "/proc/look.png", "/sys/look.svg", "/proc/look.html",
@@ -67,15 +111,15 @@ class FileTest(harness.CommandTest):
 
     def test_a_full_disk_leaves_the_old_file(self):
         # A limit on the size of files stands in for the full disk.
-        limit = lambda: (signal.signal(signal.SIGXFSZ, signal.SIG_IGN),
-                         resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)))
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
         for ending in MAGIC:
             with self.subTest(ending=ending):
                 name = self.file("kept." + ending, "old")
                 self.fail_with(self.look(TEXT, "--output", name, preexec_fn=limit), 1, r"kept\." + ending)
                 with open(name, "rb") as file:
                     self.assertEqual(file.read(), b"old")
-        self.assertEqual([name for name in os.listdir(self.folder) if "tmp" in name], [])
+        self.assertCountEqual([name for name in os.listdir(self.folder) if name.startswith("kept.")],
+                              ["kept." + ending for ending in MAGIC])
 
 
 class StandardOutputTest(harness.CommandTest):
@@ -165,6 +209,18 @@ class InterruptTest(harness.CommandTest):
         answer = self.call("look", "--model", self.long_model, "--file", self.long_text, "--threads", "1",
                            preexec_fn=limit)
         self.fail_with(answer, 4, r"memory")
+
+    @unittest.skipIf(harness.SANITIZED, "sanitizers reserve more address space than any limit allows")
+    def test_pictures_with_ever_less_memory(self):
+        statuses = set()
+        for mebibytes in range(200, 801, 100):
+            limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (mebibytes << 20, mebibytes << 20))
+            with self.subTest(mebibytes=mebibytes):
+                answer = self.look(TEXT, "--threads", "1", "--output", self.path("small.png"), preexec_fn=limit)
+                statuses.add(answer.returncode)
+                if answer.returncode != 0:
+                    self.fail_with(answer, 4, r"memory")
+        self.assertEqual(statuses, {0, 4})
 
 
 if __name__ == "__main__":

@@ -145,7 +145,7 @@ class UsageTest(harness.CommandTest):
         self.assertFalse(os.path.exists(self.path("first.html")))
 
     def test_an_endless_text_is_refused(self):
-        self.fail_with(self.look("--file", "/dev/zero"), 2, r"/dev/zero: the text is too long.*64 MiB")
+        self.fail_with(self.look("--file", "/dev/zero"), 2, r"/dev/zero: the text is too long.*8 MiB")
 
     def test_help_has_a_usage_and_an_example(self):
         self.assertIn("qkv COMMAND", self.succeed(self.call("--help")))
