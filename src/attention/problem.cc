@@ -322,7 +322,7 @@ Row MakeRow(const Problem& problem, const Sequence& sequence, int64_t head, int6
            (sequence.batch * tensor.stride[0] + head * tensor.stride[1] + query * tensor.stride[2]) *
                static_cast<int64_t>(SizeOf(tensor.dtype));
   };
-  if (problem.mask) row.mask = reinterpret_cast<const bool*>(at(*problem.mask));
+  if (problem.mask) row.mask = reinterpret_cast<const uint8_t*>(at(*problem.mask));
   if (problem.bias) row.bias = at(*problem.bias);
   if (problem.slopes) {
     row.slope = static_cast<const float*>(

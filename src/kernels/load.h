@@ -44,7 +44,7 @@ inline void StoreDouble(double value, void* data, DType dtype, int64_t index) {
 // Whether key j may be attended to by the row: range, mask and bias agree.
 inline bool IsVisible(const ScoreRules& rules, const Row& row, int64_t j) {
   if (j < row.first || j >= row.last) return false;
-  if (rules.has_mask && !row.mask[j * rules.mask_key]) return false;
+  if (rules.has_mask && row.mask[j * rules.mask_key] == 0) return false;
   return !rules.has_bias || LoadFloat(row.bias, rules.bias_dtype, j * rules.bias_key) != -HUGE_VALF;
 }
 

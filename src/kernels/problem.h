@@ -75,7 +75,7 @@ struct Row {
   const void* q = nullptr;
   void* out = nullptr;
   float* lse = nullptr;                    // or null
-  const bool* mask = nullptr;              // (b, h, i, 0)
+  const uint8_t* mask = nullptr;           // (b, h, i, 0): 0 blocks, whatever the bytes of true are
   const void* bias = nullptr;              // (b, h, i, 0)
   float slope = 0;                         // ALiBi's
   const float* sink = nullptr;             // the head's, or null

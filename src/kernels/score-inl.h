@@ -152,11 +152,11 @@ template <class T> void AddBias(const T* bias, int64_t stride, Range range, floa
 }
 
 // The stride is a constant in the common case, so that the compiler makes vectors of the loop.
-inline void ApplyMask(const bool* mask, int64_t stride, Range range, float* s) {
+inline void ApplyMask(const uint8_t* mask, int64_t stride, Range range, float* s) {
   if (stride == 1) {
-    for (int64_t j = range.first; j < range.last; ++j) s[j] = mask[j] ? s[j] : kBlocked;
+    for (int64_t j = range.first; j < range.last; ++j) s[j] = mask[j] != 0 ? s[j] : kBlocked;
   } else {
-    for (int64_t j = range.first; j < range.last; ++j) s[j] = mask[j * stride] ? s[j] : kBlocked;
+    for (int64_t j = range.first; j < range.last; ++j) s[j] = mask[j * stride] != 0 ? s[j] : kBlocked;
   }
 }
 

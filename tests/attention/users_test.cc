@@ -215,6 +215,21 @@ TEST(Users, MasksOfNumbersAreRefused) {
   }
 }
 
+TEST(Users, AnyByteButZeroIsTrueInAMask) {
+  const Array<float> q = Array<float>::Random({1, 1, 2, 4}, 1), k = Array<float>::Random({1, 1, 40, 4}, 2);
+  const Array<float> v = Array<float>::Random({1, 1, 40, 3}, 3);
+  std::vector<uint8_t> ones(40), others(40);
+  for (size_t j = 0; j < 40; ++j) {
+    ones[j] = j % 3 != 0;
+    others[j] = static_cast<uint8_t>(j % 3 * 127);  // 0, 127, 254
+  }
+  const Mask plain({1, 40}, ones), odd({1, 40}, others);
+  AttentionOptions with_plain, with_odd;
+  with_plain.mask = plain.in();
+  with_odd.mask = odd.in();
+  EXPECT_EQ(Attend(q, k, v, with_plain).out.values, Attend(q, k, v, with_odd).out.values);
+}
+
 TEST(Users, AMaskWhoseLastAxisIsOneIsPerRowAndNeverReadPast) {
   const auto q = Array<float>::Random({1, 1, 8, 8}, 1), k = Array<float>::Random({1, 1, 17, 8}, 2);
   const auto bias = Array<float>::Random({1, 1, 8, 1}, 3);
