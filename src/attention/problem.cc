@@ -162,7 +162,7 @@ void SetRules(const AttentionOptions& options, int64_t batch, const Shape& score
   }
   if (options.dropout_p > 0) {
     rules.dropout.emplace(*options.seed, options.dropout_p);
-    rules.dropout_scale = 1.0f / (1.0f - options.dropout_p);
+    rules.dropout_scale = 1.0 / (1.0 - static_cast<double>(options.dropout_p));
   }
 }
 
@@ -288,7 +288,7 @@ Problem MakeProblem(const ConstTensor& q, const ConstTensor& k, const ConstTenso
   Layout& layout = problem.layout;
   layout.d = q.size(axes.channel);
   layout.dv = v.size(axes.channel);
-  layout.scale = options.scale.value_or(1.0f / std::sqrt(static_cast<float>(layout.d)));
+  layout.scale = options.scale ? static_cast<double>(*options.scale) : 1.0 / std::sqrt(static_cast<double>(layout.d));
   layout.q_dtype = q.dtype;
   layout.q_channel = Stride(q, axes.channel);
   layout.out_channel = Stride(out, axes.channel);

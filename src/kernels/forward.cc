@@ -104,9 +104,10 @@ void SoftmaxTile(const Block& block, const GroupRanges& ranges, float* scores, c
 }
 
 void DropWeights(const ScoreRules& rules, const Row& row, int64_t tile_first, Range span, float* p) {
+  const float scale = static_cast<float>(rules.dropout_scale);
   for (int64_t j = span.first; j < span.last; j += 4) {  // tiles and spans begin at multiples of 4
     const unsigned kept = rules.dropout->KeptOfFour(row.batch, row.head, row.position, (tile_first + j) / 4);
-    for (int64_t l = 0; l < 4; ++l) p[j + l] = (kept >> l) & 1 ? p[j + l] * rules.dropout_scale : 0.0f;
+    for (int64_t l = 0; l < 4; ++l) p[j + l] = (kept >> l) & 1 ? p[j + l] * scale : 0.0f;
   }
 }
 

@@ -64,7 +64,7 @@ struct ScoreRules {
   DType bias_dtype = DType::kF32;
   int64_t bias_key = 0;
   std::optional<DropoutBits> dropout;
-  float dropout_scale = 1;  // 1 / (1 - p)
+  double dropout_scale = 1;  // 1 / (1 - p); a double, as the scale, for float64 inputs
 };
 
 // One query of one head.
@@ -84,7 +84,7 @@ struct Row {
 // Sizes and layouts shared by all rows of a call.
 struct Layout {
   int64_t d = 0, dv = 0;
-  float scale = 1;
+  double scale = 1;
   DType q_dtype = DType::kF32;   // of q and out
   int64_t q_channel = 1, out_channel = 1;
 };

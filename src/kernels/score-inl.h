@@ -83,16 +83,17 @@ template <class T> void LoadQuery(const T* from, int64_t channel, int64_t d, flo
 // The block's queries as float32, times the scale: (rows, D).
 inline void LoadQueries(const Block& block, float* to) {
   const Layout& layout = *block.layout;
+  const float scale = static_cast<float>(layout.scale);
   for (int64_t r = 0; r < block.count; ++r, to += layout.d) {
     const void* q = block.rows[r].q;
     switch (layout.q_dtype) {
       case DType::kBF16:
-        LoadQuery(static_cast<const BFloat16*>(q), layout.q_channel, layout.d, layout.scale, to);
+        LoadQuery(static_cast<const BFloat16*>(q), layout.q_channel, layout.d, scale, to);
         break;
       case DType::kF16:
-        LoadQuery(static_cast<const Float16*>(q), layout.q_channel, layout.d, layout.scale, to);
+        LoadQuery(static_cast<const Float16*>(q), layout.q_channel, layout.d, scale, to);
         break;
-      default: LoadQuery(static_cast<const float*>(q), layout.q_channel, layout.d, layout.scale, to);
+      default: LoadQuery(static_cast<const float*>(q), layout.q_channel, layout.d, scale, to);
     }
   }
 }

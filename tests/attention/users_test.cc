@@ -468,6 +468,18 @@ TEST(Users, TheSinkIsPartOfTheMaximum) {
   });
 }
 
+TEST(Users, Float64IsDoubleThroughout) {
+  const Array<double> q({1, 1, 1, 3}, [](int64_t at) { return at + 1; });
+  const Array<double> k({1, 1, 2, 3}, [](int64_t at) { return at / 3; });
+  const Array<double> v({1, 1, 2, 1}, [](int64_t at) { return at; });
+  const double weight = 1 / (1 + std::exp(-6 / std::sqrt(3.0)));  // of scores 0 and 6 / sqrt(3)
+  EXPECT_NEAR(Attend(q, k, v).out[0], weight, 1e-15);
+  AttentionOptions options;
+  options.dropout_p = 0.1f;
+  options.seed = 2017;  // keeps both keys
+  EXPECT_NEAR(Attend(q, k, v, options).out[0], weight / (1 - static_cast<double>(0.1f)), 1e-15);
+}
+
 TEST(Users, WithoutDropoutTwoCallsAgreeAndWithItTheSeedDecides) {
   const auto q = Array<float>::Random({1, 2, 20, 8}, 1), k = Array<float>::Random({1, 2, 30, 8}, 2);
   EXPECT_EQ(Attend(q, k, k).out.values, Attend(q, k, k).out.values);

@@ -118,7 +118,7 @@ void OracleCase::DrawRules(Rng& rng) {
   if (set_[Factor::kRight] != 0) options_.window.right = set_.Number(Factor::kRight);
   plain_.window = options_.window;
   if (set_[Factor::kScale] != 0) options_.scale = std::strtof(set_.Name(Factor::kScale).c_str(), nullptr);
-  plain_.scale = options_.scale.value_or(1.0f / std::sqrt(static_cast<float>(plain_.d)));
+  plain_.scale = options_.scale ? static_cast<double>(*options_.scale) : 1.0 / std::sqrt(static_cast<double>(plain_.d));
   if (set_[Factor::kSoftcap] != 0) {
     options_.softcap = std::strtof(set_.Name(Factor::kSoftcap).c_str(), nullptr);
     plain_.softcap = *options_.softcap;
