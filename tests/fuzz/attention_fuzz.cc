@@ -21,7 +21,7 @@ namespace {
 class Bytes {
  public:
   Bytes(const uint8_t* bytes, size_t size) : at_(bytes), left_(size) {}
-  uint8_t Next() { return left_ == 0 ? 0 : (--left_, *at_++); }
+  uint8_t Next() { return left_ == 0 ? uint8_t{0} : (--left_, *at_++); }
   int64_t Below(int64_t bound) { return Next() % bound; }
   bool Flag() { return (Next() & 1) != 0; }
   int64_t Any() {  // mostly small, at times anything

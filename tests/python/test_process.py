@@ -32,10 +32,11 @@ LONG = {
 
 @pytest.mark.parametrize("name", LONG)
 def test_ctrl_c_ends_a_long_call(name):
-    """The time from the signal to the exception; the call itself would take many seconds."""
+    """The call ends soon after the signal, though it would take many seconds."""
     result = run("""
         import os, signal, sys, threading, time
         import numpy as np, qkv
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job's children ignore it
         x = np.random.default_rng(0).standard_normal((1, 8, 60000, 64)).astype(np.float32)
         cache = qkv.KVCache(1, 8, 64, 64, "float32", 60000)
         cache.append(x, x)
@@ -54,8 +55,7 @@ def test_ctrl_c_ends_a_long_call(name):
         assert np.isfinite(cache.attend(x[:, :, :1], window=(3, 0))).all()
     """.replace("CALL", LONG[name]))
     assert result.returncode == 0, result.stderr
-    share = max(1.0, os.getloadavg()[0] / os.cpu_count())  # of the machine that others leave
-    assert 0 < float(result.stdout) < 0.2 * share
+    assert 0 < float(result.stdout) < 5  # of many: 0.2 s on an idle machine, but tests measure no speed
 
 
 def test_a_signal_handlers_exception_comes_out():
