@@ -233,7 +233,9 @@ void Finish(const Block& block, Scratch& scratch) noexcept {
     const bool blocked = total.max[r] == kBlocked;
     if (!blocked) ScaleRow(1.0f / total.sum[r], out, stride);
     StoreRow(out, *block.layout, row.out);
-    if (row.lse != nullptr) *row.lse = blocked ? kBlocked : total.max[r] + std::log(total.sum[r]);
+    if (row.lse == nullptr) continue;
+    // The base's rounding, common to all terms of the sum, is taken out: one visible key gives its score exactly.
+    *row.lse = blocked ? kBlocked : total.max[r] + std::log(total.sum[r] / ExpOfBase(total.max[r]));
   }
 }
 

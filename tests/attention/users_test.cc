@@ -480,6 +480,17 @@ TEST(Users, Float64IsDoubleThroughout) {
   EXPECT_NEAR(Attend(q, k, v, options).out[0], weight / (1 - static_cast<double>(0.1f)), 1e-15);
 }
 
+TEST(Users, ASinkAloneIsTheLogSumExpToTheBit) {
+  const Array<float> q({1, 1, 1, 4}, 1.0f), none({1, 1, 0, 4});
+  Rng rng(5);
+  for (int n = 0; n < 200; ++n) {
+    const Array<float> sink({1}, static_cast<float>(20 * rng.Symmetric()));
+    AttentionOptions options;
+    options.sink = sink.in();
+    EXPECT_EQ(Attend(q, none, none, options).lse[0], sink[0]);
+  }
+}
+
 TEST(Users, WithoutDropoutTwoCallsAgreeAndWithItTheSeedDecides) {
   const auto q = Array<float>::Random({1, 2, 20, 8}, 1), k = Array<float>::Random({1, 2, 30, 8}, 2);
   EXPECT_EQ(Attend(q, k, k).out.values, Attend(q, k, k).out.values);
