@@ -1,6 +1,7 @@
 // The float32 tile multiply that all kernels stand on: c (rows x vectors) = or += a (rows x depth) * b (depth x
-// vectors). Every element of c is one chain of fused multiply-adds in ascending depth, so its bits depend neither
-// on the shape of the tile nor on how the depth is cut into calls.
+// vectors). Every element is one chain of fused multiply-adds from zero, in ascending depth, that is then stored or
+// added to c: its bits do not depend on the shape of the tile, and leading or trailing zeros do not change them.
+// Callers cut a long depth at fixed places, which also keeps the chains' rounding errors short.
 
 #if defined(QKV_KERNELS_MULTIPLY_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QKV_KERNELS_MULTIPLY_INL_H_
@@ -52,9 +53,7 @@ HWY_NOINLINE void MultiplyTile(int64_t depth, const float* HWY_RESTRICT a, int64
   const int64_t lanes = Lanes();
   VecF32 sum[kRows][kVectors];
   QKV_UNROLL for (int r = 0; r < kRows; ++r) {
-    QKV_UNROLL for (int n = 0; n < kVectors; ++n) {
-      sum[r][n] = start == Start::kZero ? hn::Zero(tag) : hn::LoadU(tag, c + r * ldc + n * lanes);
-    }
+    QKV_UNROLL for (int n = 0; n < kVectors; ++n) sum[r][n] = hn::Zero(tag);
   }
   for (int64_t k = 0; k < depth; ++k, b += ldb) {
     VecF32 row[kVectors];
@@ -65,7 +64,11 @@ HWY_NOINLINE void MultiplyTile(int64_t depth, const float* HWY_RESTRICT a, int64
     }
   }
   QKV_UNROLL for (int r = 0; r < kRows; ++r) {
-    QKV_UNROLL for (int n = 0; n < kVectors; ++n) hn::StoreU(sum[r][n], tag, c + r * ldc + n * lanes);
+    QKV_UNROLL for (int n = 0; n < kVectors; ++n) {
+      float* to = c + r * ldc + n * lanes;
+      if (start == Start::kAdd) sum[r][n] = hn::Add(hn::LoadU(tag, to), sum[r][n]);
+      hn::StoreU(sum[r][n], tag, to);
+    }
   }
 }
 
