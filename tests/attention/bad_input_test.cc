@@ -8,6 +8,7 @@
 
 #include "attention_call.h"
 #include "qkv/error.h"
+#include "support/sanitized.h"
 
 namespace qkv::test {
 namespace {
@@ -398,6 +399,7 @@ TEST(BadInput, CapturesAreNamed) {
 TEST(BadInput, SlopesOfNoNumberOfHeads) {
   EXPECT_THROW(AlibiSlopes(-1), Error);
   for (int64_t n : {kMax, int64_t{1} << 62, int64_t{1} << 55}) {
+    if (kSanitized && n == int64_t{1} << 55) continue;  // operator new is asked
     try {
       AlibiSlopes(n);
       FAIL();

@@ -13,15 +13,10 @@
 #include "attention_call.h"
 #include "qkv/error.h"
 #include "support/guard.h"
+#include "support/sanitized.h"
 
 namespace qkv::test {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 
 int64_t PeakBytes() {
   std::ifstream status("/proc/self/status");
