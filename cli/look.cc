@@ -215,8 +215,9 @@ void Look(const LookOptions& options) {
   view.text = text;
   view.skip_first = options.skip_first;
   if (options.token) view.focus = TokensOf(ChooseTokens(encoding, text, *options.token));
-  // Pictures show the whole heat map, with the focus marked in it.
-  if (plan.outputs.empty()) request.queries = view.focus;
+  // Every view ranks heads by what they do for all words, and pictures show the whole heat map; JSON alone needs no
+  // more than its rows.
+  if (options.json && plan.outputs.empty()) request.queries = view.focus;
   if (options.json) {
     const int64_t queries = view.focus.empty() ? tokens : static_cast<int64_t>(view.focus.size());
     CheckJsonSize(model->info(), request, queries, tokens);

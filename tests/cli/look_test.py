@@ -168,6 +168,14 @@ class TokenTest(harness.CommandTest):
 
 
 class TerminalTest(harness.CommandTest):
+    def test_the_real_model_on_the_chicken_sentence(self):
+        sentence = "The chicken didn't cross the road because it was too tired"
+        text = self.succeed(self.call("look", sentence, "--token", "it"))
+        self.assertEqual(text.splitlines()[0], "it \u2192 chicken 0.71   layer 5 head 11")
+        self.assertIn("layer 3 head 1: chicken 0.68", text)
+        answer = self.call("look", sentence, "--token", "it", "--output", self.path("beside.svg"))
+        self.assertEqual(answer.stdout.decode(), text)   # pictures beside it change nothing
+
     def test_plain_text_when_piped(self):
         text = self.succeed(self.look(TEXT, "--token", "it"))
         self.assertNotIn("\x1b", text)
