@@ -42,12 +42,11 @@ class Scratch {
   float* scores() { return scores_.data(); }    // (rows, kKeyTile), rows kScoreStride apart
   Sums split() { return {split_stats_.data(), split_stats_.data() + rows_, split_out_.data()}; }
   Sums total() { return {total_stats_.data(), total_stats_.data() + rows_, total_out_.data()}; }
-  float* row_values() { return row_values_.data(); }  // (rows), for passing numbers between steps
   int64_t out_stride() const { return out_stride_; }
 
  private:
   int64_t rows_, out_stride_;
-  AlignedBuffer<float> queries_, scores_, split_stats_, split_out_, total_stats_, total_out_, row_values_;
+  AlignedBuffer<float> queries_, scores_, split_stats_, split_out_, total_stats_, total_out_;
 };
 
 struct ForwardKernels {

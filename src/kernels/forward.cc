@@ -261,8 +261,7 @@ Scratch::Scratch(int64_t rows, const Layout& layout, int64_t panel)
       split_stats_(2 * rows),
       split_out_(rows * out_stride_),
       total_stats_(2 * rows),
-      total_out_(rows * out_stride_),
-      row_values_(rows) {}
+      total_out_(rows * out_stride_) {}
 
 }  // namespace qkv
 #endif
