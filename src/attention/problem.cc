@@ -255,9 +255,10 @@ void SetPacked(const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
   if (lse != nullptr) problem.lse = {lse->stride[0], lse->stride[1]};
 }
 
-// first + count, without going past the largest position.
+// position - count, not below the first key.
 int64_t First(int64_t position, int64_t count) { return count > position ? 0 : position - count; }
 
+// position + count, without going past the largest position.
 int64_t Last(int64_t position, int64_t count) {
   return count > kMaxPosition - position ? kMaxPosition : position + count;
 }
