@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "kernels/phase.h"
 #include "runtime/cpu.h"
 #include "runtime/threads.h"
 
@@ -122,6 +123,7 @@ class Forward {
 
   // Packs one tile into the worker's memory.
   KeyTile PackTile(const HeadJob& job, int64_t tile, Worker& own) const {
+    const PhaseTimer timer(Phase::kPack);
     const int64_t first = tile * kKeyTile, count = std::min(kKeyTile, job.key_values.length - first);
     float* keys = own.packed.data();
     float* values = keys + kKeyTile * problem_.layout.d;

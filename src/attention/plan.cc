@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/phase.h"
 #include "runtime/threads.h"
 
 namespace qkv {
@@ -75,6 +76,7 @@ int64_t PackedHead::Floats(const HeadJob& job, const PackKernels& kernels, Parts
 }
 
 void PackedHead::Pack(int64_t tile) const {
+  const PhaseTimer timer(Phase::kPack);
   const KeyValues& from = job_->key_values;
   const int64_t first = tile * kKeyTile, count = std::min(kKeyTile, from.length - first);
   kernels_.keys(from.k, first, count, job_->problem->layout.d, keys_ + tile * keys_floats_);

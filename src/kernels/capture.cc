@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "kernels/phase.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/capture.cc"
 #include "hwy/foreach_target.h"
@@ -68,7 +70,10 @@ void KeepTop(const RowCapture& row, int64_t top_k, int64_t tile_first, Range spa
   }
 }
 
-void Begin(const Block& block, Scratch& scratch) noexcept { LoadQueries(block, scratch.queries()); }
+void Begin(const Block& block, Scratch& scratch) noexcept {
+  const PhaseTimer timer(Phase::kRows);
+  LoadQueries(block, scratch.queries());
+}
 
 void AddRow(const Row& row, const KeyTile& tile, Range span, const RowCapture& capture, int64_t top_k,
             RowValues values, float* s) {
@@ -88,7 +93,9 @@ void AddRow(const Row& row, const KeyTile& tile, Range span, const RowCapture& c
 void AddTile(const Block& block, const KeyTile& tile, RowCapture* captures, int64_t top_k, RowValues values,
              Scratch& scratch) noexcept {
   const GroupRanges ranges(block, tile.first);
+  PhaseTimer timer(Phase::kScores);
   if (ScoreTile(block, tile, ranges, scratch.queries(), scratch.scores()).empty()) return;
+  timer.Next(Phase::kLook);
   for (int64_t r = 0; r < block.count; ++r) {
     AddRow(block.rows[r], tile, WholeSteps(ranges.group[r / kTileRows]), captures[r], top_k, values,
            scratch.scores() + r * kScoreStride);

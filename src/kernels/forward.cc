@@ -7,6 +7,7 @@
 
 #include "kernels/block.h"
 #include "kernels/load.h"
+#include "kernels/phase.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/forward.cc"
@@ -168,6 +169,7 @@ float ExpOfBase(float s) {
 }
 
 void Begin(const Block& block, Scratch& scratch) noexcept {
+  const PhaseTimer timer(Phase::kRows);
   LoadQueries(block, scratch.queries());
   const Sums total = scratch.total();
   for (int64_t r = 0; r < block.count; ++r) {
@@ -189,9 +191,12 @@ void AddTile(const Block& block, const KeyTile& tile, Scratch& scratch) noexcept
   const GroupRanges ranges(block, tile.first);
   if (ranges.all.empty()) return;
   const Sums split = scratch.split();
+  PhaseTimer timer(Phase::kScores);
   ScoreTile(block, tile, ranges, scratch.queries(), scratch.scores());
+  timer.Next(Phase::kSoftmax);
   SoftmaxTile(block, ranges, scratch.scores(), split, scratch.out_stride());
   if (block.rules->dropout) DropTile(block, tile, ranges, scratch.scores());
+  timer.Next(Phase::kValues);
   MultiplyValues(block, ranges, scratch.scores(), tile.values, split.out, scratch.out_stride());
   if (tile.finite == Values::kSomeNotFinite) {
     AddNotFinite(block, tile, scratch.scores(), split.out, scratch.out_stride());
@@ -199,6 +204,7 @@ void AddTile(const Block& block, const KeyTile& tile, Scratch& scratch) noexcept
 }
 
 void Merge(const Block& block, const Sums& from, Scratch& scratch) noexcept {
+  const PhaseTimer timer(Phase::kMerge);
   const F32 tag;
   const Sums total = scratch.total();
   const int64_t stride = scratch.out_stride();
@@ -225,6 +231,7 @@ void StoreRow(const float* from, const Layout& layout, void* to) {
 }
 
 void Finish(const Block& block, Scratch& scratch) noexcept {
+  const PhaseTimer timer(Phase::kRows);
   const Sums total = scratch.total();
   const int64_t stride = scratch.out_stride();
   for (int64_t r = 0; r < block.count; ++r) {
