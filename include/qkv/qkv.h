@@ -2,6 +2,7 @@
 #pragma once
 
 #include "qkv/attention.h"
+#include "qkv/attention_backward.h"
 #include "qkv/capture.h"
 #include "qkv/error.h"
 #include "qkv/kv_cache.h"

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "attention/backward_problem.h"
 #include "attention/forward.h"
 #include "attention/look.h"
 #include "attention/memory_error.h"
@@ -13,6 +14,7 @@
 #include "attention/reference_run.h"
 #include "attention/validate.h"
 #include "qkv/attention.h"
+#include "qkv/attention_backward.h"
 #include "qkv/error.h"
 
 namespace qkv {
@@ -53,6 +55,15 @@ Capture AttentionWithCapture(const ConstTensor& q, const ConstTensor& k, const C
     RunForward(problem, MakeJobs(problem), &statistics, options.progress);
     RunCapture(problem, request, statistics, options.progress, capture);
     return capture;
+  });
+}
+
+void AttentionBackward(const ConstTensor& dout, const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
+                       const ConstTensor& out, const ConstTensor& lse, const AttentionOptions& options,
+                       const AttentionGradients& gradients, const ConstTensor* dlse) {
+  WithTypedMemoryError("attention_backward", [&] {
+    const BackwardProblem problem = MakeBackwardProblem(dout, q, k, v, out, lse, options, gradients, dlse);
+    RunReferenceBackward(problem, options.progress);
   });
 }
 

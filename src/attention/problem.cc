@@ -78,25 +78,12 @@ void CheckShapes(const AttentionOptions& options, const ConstTensor& q, const Co
   CheckShape("out", out, out_shape);
 }
 
-void CheckOutputs(const ConstTensor& q, const ConstTensor& k, const ConstTensor& v, const AttentionOptions& options,
-                  const ConstTensor& out, const Tensor* lse) {
-  std::vector<std::pair<std::string, const ConstTensor*>> inputs = {{"q", &q}, {"k", &k}, {"v", &v}};
-  const size_t checked = inputs.size();  // so far
-  if (options.mask) inputs.emplace_back("mask", &*options.mask);
-  if (options.bias) inputs.emplace_back("bias", &*options.bias);
-  if (options.alibi_slopes) inputs.emplace_back("alibi_slopes", &*options.alibi_slopes);
-  if (options.sink) inputs.emplace_back("sink", &*options.sink);
-  for (size_t i = checked; i < inputs.size(); ++i) CheckTensor(inputs[i].first, *inputs[i].second);
-  CheckWritable("out", out);
-  for (const auto& [name, input] : inputs) CheckApart("out", out, name, *input);
-  if (lse == nullptr) return;
-  const Shape shape = IsPacked(options) ? Shape{q.size(1), q.size(0)} : Shape{q.size(0), q.size(1), q.size(2)};
-  CheckTensor("lse", *lse);
-  CheckShape("lse", *lse, shape);
-  CheckDType("lse", *lse, DType::kF32);
-  CheckWritable("lse", *lse);
-  CheckApart("lse", *lse, "out", out);
-  for (const auto& [name, input] : inputs) CheckApart("lse", *lse, name, *input);
+void CheckOptionTensors(const AttentionOptions& options) {
+  for (const auto& [name, tensor] : {std::pair{"mask", &options.mask}, std::pair{"bias", &options.bias},
+                                     std::pair{"alibi_slopes", &options.alibi_slopes},
+                                     std::pair{"sink", &options.sink}}) {
+    if (*tensor) CheckTensor(name, **tensor);
+  }
 }
 
 void CheckScalars(const AttentionOptions& options) {
@@ -190,7 +177,7 @@ void SetOffsets(const AttentionOptions& options, Problem& problem) {
 }
 
 void SetBatched(const ConstTensor& q, const ConstTensor& k, const ConstTensor& v, const AttentionOptions& options,
-                const Tensor& out, const Tensor* lse, Problem& problem) {
+                const ConstTensor& out, const ConstTensor* lse, Problem& problem) {
   const int64_t batch = q.size(0);
   if (options.q_lengths) CheckLengths("q_lengths", *options.q_lengths, batch, q.size(2));
   if (options.kv_lengths) CheckLengths("kv_lengths", *options.kv_lengths, batch, k.size(2));
@@ -198,6 +185,7 @@ void SetBatched(const ConstTensor& q, const ConstTensor& k, const ConstTensor& v
     Sequence sequence;
     sequence.batch = b;
     sequence.rows = q.size(2);
+    sequence.keys = k.size(2);
     sequence.q_length = options.q_lengths ? (*options.q_lengths)[static_cast<size_t>(b)] : q.size(2);
     sequence.kv_length = options.kv_lengths ? (*options.kv_lengths)[static_cast<size_t>(b)] : k.size(2);
     sequence.q = At(q, 0, b);
@@ -211,7 +199,7 @@ void SetBatched(const ConstTensor& q, const ConstTensor& k, const ConstTensor& v
 }
 
 void SetPacked(const ConstTensor& q, const ConstTensor& k, const ConstTensor& v, const AttentionOptions& options,
-               const Tensor& out, const Tensor* lse, Problem& problem) {
+               const ConstTensor& out, const ConstTensor* lse, Problem& problem) {
   if (!options.cu_q) FailArgument("cu_q", "missing", "offsets, since cu_kv is given", "none");
   if (!options.cu_kv) FailArgument("cu_kv", "missing", "offsets, since cu_q is given", "none");
   CheckOffsets("cu_q", *options.cu_q, q.size(0));
@@ -226,8 +214,9 @@ void SetPacked(const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
     const int64_t q_first = (*options.cu_q)[i], kv_first = (*options.cu_kv)[i];
     Sequence sequence;
     sequence.batch = b;
+    sequence.first_row = q_first, sequence.first_key = kv_first;
     sequence.rows = sequence.q_length = (*options.cu_q)[i + 1] - q_first;
-    sequence.kv_length = (*options.cu_kv)[i + 1] - kv_first;
+    sequence.keys = sequence.kv_length = (*options.cu_kv)[i + 1] - kv_first;
     // An empty last sequence would begin past the end, where there may be no address.
     if (sequence.rows > 0) {
       sequence.q = At(q, 0, q_first);
@@ -265,12 +254,44 @@ int64_t Last(int64_t position, int64_t count) {
 
 }  // namespace
 
+void CheckLse(const std::string& name, const ConstTensor& lse, const AttentionOptions& options, const ConstTensor& q) {
+  CheckTensor(name, lse);
+  CheckShape(name, lse, IsPacked(options) ? Shape{q.size(1), q.size(0)} : Shape{q.size(0), q.size(1), q.size(2)});
+  CheckDType(name, lse, DType::kF32);
+}
+
+std::vector<NamedTensor> InputsOf(const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
+                                  const AttentionOptions& options) {
+  std::vector<NamedTensor> inputs = {{"q", &q}, {"k", &k}, {"v", &v}};
+  if (options.mask) inputs.push_back({"mask", &*options.mask});
+  if (options.bias) inputs.push_back({"bias", &*options.bias});
+  if (options.alibi_slopes) inputs.push_back({"alibi_slopes", &*options.alibi_slopes});
+  if (options.sink) inputs.push_back({"sink", &*options.sink});
+  return inputs;
+}
+
+void CheckOutput(const std::string& name, const ConstTensor& output, const std::vector<NamedTensor>& others) {
+  CheckWritable(name, output);
+  for (const NamedTensor& other : others) CheckApart(name, output, other.name, *other.tensor);
+}
+
 Problem MakeProblem(const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
                     const AttentionOptions& options, const Tensor& out, const Tensor* lse) {
+  const Problem problem = MakeReadProblem(q, k, v, options, out, lse);
+  std::vector<NamedTensor> others = InputsOf(q, k, v, options);
+  CheckOutput("out", out, others);
+  others.push_back({"out", &out});
+  if (lse != nullptr) CheckOutput("lse", *lse, others);
+  return problem;
+}
+
+Problem MakeReadProblem(const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
+                        const AttentionOptions& options, const ConstTensor& out, const ConstTensor* lse) {
   CheckRanks(options, q, k, v, out);
   CheckTypes(q, k, v, out);
   CheckShapes(options, q, k, v, out);
-  CheckOutputs(q, k, v, options, out, lse);
+  CheckOptionTensors(options);
+  if (lse != nullptr) CheckLse("lse", *lse, options, q);
   CheckScalars(options);
 
   const Axes axes = IsPacked(options) ? kPackedAxes : kBatchedAxes;

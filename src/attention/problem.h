@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "kernels/problem.h"
@@ -24,7 +25,9 @@ struct CachedKeys {
 // One sequence of the batch. Pointers are at its first row and head 0.
 struct Sequence {
   int64_t batch = 0;
+  int64_t first_row = 0, first_key = 0;  // in the tensors of a packed batch; else 0
   int64_t rows = 0;       // query rows that the output holds
+  int64_t keys = 0;       // key rows that k and v hold
   int64_t q_length = 0;   // those that are real; the rest are blocked
   int64_t kv_length = 0;
   int64_t offset = 0;     // query i stands at position i + offset
@@ -61,6 +64,22 @@ struct Problem {
 // Checks everything, so that kernels need no checks. Errors: qkv::Error naming the argument.
 Problem MakeProblem(const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
                     const AttentionOptions& options, const Tensor& out, const Tensor* lse);
+
+// The same for tensors that are only read: whether out and lse may be written is not asked.
+Problem MakeReadProblem(const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
+                        const AttentionOptions& options, const ConstTensor& out, const ConstTensor* lse);
+
+// Parts of that, for arguments beside those.
+struct NamedTensor {
+  std::string name;
+  const ConstTensor* tensor;
+};
+std::vector<NamedTensor> InputsOf(const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
+                                  const AttentionOptions& options);
+// It has the shape and type of the call's lse.
+void CheckLse(const std::string& name, const ConstTensor& lse, const AttentionOptions& options, const ConstTensor& q);
+// No two of its elements share memory, nor does it with the others.
+void CheckOutput(const std::string& name, const ConstTensor& output, const std::vector<NamedTensor>& others);
 
 Row MakeRow(const Problem& problem, const Sequence& sequence, int64_t head, int64_t query);
 KeyValues MakeKeyValues(const Problem& problem, const Sequence& sequence, int64_t kv_head);

@@ -128,6 +128,17 @@ int64_t RowsAtOnce(const Problem& problem) {
 
 }  // namespace
 
+void RunInParts(const Problem& problem, int64_t count, int64_t rows, const Progress& progress, int threads,
+                const std::function<void(int64_t, int64_t, int64_t)>& body) {
+  const int64_t step = RowsAtOnce(problem);
+  for (int64_t first = 0; first < rows; first += step) {
+    const auto part_done = [&](int64_t done, int64_t) { return progress(first * count + done, rows * count); };
+    ParallelFor(count, [&](int64_t n, int) { body(n, first, first + step); },
+                progress ? Progress(part_done) : Progress(), threads);
+    if (progress && first + step < rows && !part_done(step * count, 0)) throw Error(ErrorCode::kCancelled, "cancelled");
+  }
+}
+
 void RunReference(const Problem& problem, const Progress& progress, const CaptureRequest* request,
                   Capture* capture) {
   std::vector<ReferenceHead> heads;
@@ -136,13 +147,8 @@ void RunReference(const Problem& problem, const Progress& progress, const Captur
     for (int64_t h = 0; h < problem.q_heads; ++h) heads.emplace_back(problem, sequence, h, request, capture);
     rows = std::max(rows, sequence.rows);
   }
-  const int64_t step = RowsAtOnce(problem), count = static_cast<int64_t>(heads.size());
-  for (int64_t first = 0; first < rows; first += step) {
-    const auto part_done = [&](int64_t done, int64_t) { return progress(first * count + done, rows * count); };
-    ParallelFor(count, [&](int64_t h, int) { heads[static_cast<size_t>(h)].RunRows(first, first + step); },
-                progress ? Progress(part_done) : Progress());
-    if (progress && first + step < rows && !part_done(step * count, 0)) throw Error(ErrorCode::kCancelled, "cancelled");
-  }
+  RunInParts(problem, static_cast<int64_t>(heads.size()), rows, progress, Threads(),
+             [&](int64_t n, int64_t first, int64_t last) { heads[static_cast<size_t>(n)].RunRows(first, last); });
   for (ReferenceHead& head : heads) head.Finish();
 }
 

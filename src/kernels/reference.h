@@ -19,4 +19,25 @@ struct ReferenceRow {
 ReferenceRow ReferenceAttention(const Layout& layout, const ScoreRules& rules, const KeyValues& keys,
                                 const Row& row, double* out, double* weights);
 
+// What a loss has by a row's outputs.
+struct OutGradient {
+  const void* dout = nullptr;  // (Dv), q's type, `channel` elements apart
+  int64_t channel = 1;
+  double dlse = 0;
+};
+
+// What one row's gradients are added to.
+struct ReferenceGradients {
+  double* dq = nullptr;     // (D)
+  double* dk = nullptr;     // (Tk, D)
+  double* dv = nullptr;     // (Tk, Dv)
+  double* dbias = nullptr;  // key j's at dbias + j * dbias_key; or null
+  int64_t dbias_key = 0;
+  double* dsink = nullptr;  // of the row's head, or null
+};
+
+// A pair whose score is -inf is as a blocked one: it neither gives nor gets. Nor does one whose softcap is flat.
+void ReferenceBackward(const Layout& layout, const ScoreRules& rules, const KeyValues& keys, const Row& row,
+                       const OutGradient& gradient, const ReferenceGradients& to);
+
 }  // namespace qkv

@@ -29,7 +29,7 @@ MAY_USE = {
 # and view draws, so it counts as the runtime's vocabulary, like tensors and errors.
 OWNER = {
     "error": "runtime", "export": "runtime", "progress": "runtime", "tensor": "runtime", "capture": "runtime",
-    "attention": "attention", "kv_cache": "attention", "rope": "attention", "layers": "layers", "tokenizer": "text",
+    "attention": "attention", "attention_backward": "attention", "kv_cache": "attention", "rope": "attention", "layers": "layers", "tokenizer": "text",
     "view": "view", "model": "models",
     "qkv": "cli",  # the header of headers: for users, not for the library
 }
