@@ -25,7 +25,8 @@ ExitStatus StatusOf(ErrorCode code) {
     case ErrorCode::kFile: return kBadFile;
     case ErrorCode::kOutOfMemory: return kNoMemory;
     case ErrorCode::kIo:
-    case ErrorCode::kInternal: return kOtherFailure;
+    case ErrorCode::kInternal:
+    case ErrorCode::kNotFinite: return kOtherFailure;
     case ErrorCode::kCancelled: return kInterrupted;
   }
   return kOtherFailure;

@@ -34,7 +34,7 @@ endif()
 set(operator_layers runtime kernels attention)
 qkv_library(attention OUTPUT qkv-attention LAYERS ${operator_layers})
 if(NOT QKV_OPERATOR_ONLY)
-  qkv_library(qkv OUTPUT qkv LAYERS ${operator_layers} layers formats text models view)
+  qkv_library(qkv OUTPUT qkv LAYERS ${operator_layers} layers formats text models train view)
 endif()
 
 if(NOT QKV_INSTALL)

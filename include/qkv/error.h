@@ -17,6 +17,7 @@ enum class ErrorCode {
   kOutOfMemory,      //                                                        exit 4, MemoryError
   kIo,               // output that cannot be written, a full disk             exit 1, OSError
   kInternal,         // an unexpected failure of a dependency                  exit 1, RuntimeError
+  kNotFinite,        // a loss or a gradient that is NaN or infinite           exit 1, ArithmeticError
   kCancelled,        // the progress callback asked to stop                    exit 130, KeyboardInterrupt
 };
 

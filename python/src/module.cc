@@ -12,6 +12,7 @@ PyObject* PythonType(qkv::ErrorCode code) {
   switch (code) {
     case qkv::ErrorCode::kInvalidArgument: return PyExc_ValueError;
     case qkv::ErrorCode::kWrongType: return PyExc_TypeError;
+    case qkv::ErrorCode::kNotFinite: return PyExc_ArithmeticError;
     case qkv::ErrorCode::kOutOfMemory: return PyExc_MemoryError;
     case qkv::ErrorCode::kFile:
     case qkv::ErrorCode::kIo: return PyExc_OSError;

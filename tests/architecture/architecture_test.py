@@ -22,7 +22,8 @@ MAY_USE = {
     "text": ["runtime"],
     "view": ["runtime"],
     "models": ["runtime", "kernels", "attention", "layers", "formats", "text"],
-    "cli": ["runtime", "kernels", "attention", "layers", "formats", "text", "view", "models"],
+    "train": ["runtime", "kernels", "attention", "layers", "formats", "text", "models"],
+    "cli": ["runtime", "kernels", "attention", "layers", "formats", "text", "view", "models", "train"],
 }
 
 # The layer that defines what a public header declares. A capture is a plain struct that attention and models fill
@@ -37,7 +38,7 @@ OWNER = {
 # Libraries that one part of the project alone knows, by the start of the header's name.
 LIBRARY_USERS = {
     "omp.h": ["runtime"],
-    "nlohmann/": ["runtime", "formats", "text", "view", "models", "cli"],
+    "nlohmann/": ["runtime", "formats", "text", "view", "models", "train", "cli"],
     "hwy/": ["kernels"],
     "oneapi/": ["layers"],
     "dnnl": ["layers"],
