@@ -48,7 +48,8 @@ const json& JsonObject::Require(const char* key) const {
 int64_t JsonObject::Int(const char* key, IntRange range) const {
   const json& value = Require(key);
   // A number past 2^63 is kept unsigned and would come out negative.
-  const bool representable = value.is_number_integer() && (!value.is_number_unsigned() || value <= INT64_MAX);
+  const bool representable =
+      value.is_number_integer() && (!value.is_number_unsigned() || value.get<uint64_t>() <= INT64_MAX);
   const int64_t number = representable ? value.get<int64_t>() : 0;
   if (!representable || number < range.least || number > range.most) {
     RefuseValue(key, "a whole number from " + std::to_string(range.least) + " to " + std::to_string(range.most),

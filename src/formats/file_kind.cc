@@ -6,9 +6,10 @@ namespace qkv {
 
 FileKind DetectKind(std::span<const std::byte> file) {
   const std::string_view bytes(reinterpret_cast<const char*>(file.data()), file.size());
-  // First, since a header's length may happen to spell another kind's magic.
-  if (bytes.size() > 8 && bytes[8] == '{') return FileKind::kSafetensors;
+  // As the length of a header it would be over the limit of 100 MB; and the ninth byte counts tensors.
   if (bytes.starts_with("GGUF")) return FileKind::kGguf;
+  // Before the others, since a header's length may happen to spell their magic.
+  if (bytes.size() > 8 && bytes[8] == '{') return FileKind::kSafetensors;
   if (bytes.starts_with("PK\x03\x04")) return FileKind::kZip;
   // Pickle: its first opcode sets the protocol, 2 to 5.
   if (bytes.size() >= 2 && bytes[0] == '\x80' && bytes[1] >= 2 && bytes[1] <= 5) return FileKind::kPickle;

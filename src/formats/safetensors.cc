@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <tuple>
 #include <utility>
 
 #include "formats/file_kind.h"
 #include "qkv/error.h"
-#include "runtime/half.h"
 #include "runtime/json.h"
 #include "runtime/printable.h"
 
@@ -19,36 +18,17 @@ namespace {
 
 using nlohmann::json;
 
-static_assert(std::endian::native == std::endian::little, "files are read as they lie in memory");
-
 constexpr uint64_t kLengthBytes = 8;
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
 constexpr size_t kMaxStoredRank = 64;              // as NumPy and PyTorch
 // A tensor takes about ten values, so this is room for 400,000 tensors.
 constexpr JsonLimits kHeaderLimits{.max_bytes = kMaxHeaderBytes, .max_depth = 16, .max_values = 4'000'000};
 
-struct StoredTypeInfo {
-  StoredType type;
-  const char* name;
-  size_t size;
-};
-constexpr std::array<StoredTypeInfo, 15> kStoredTypes{{{StoredType::kF64, "F64", 8},
-                                                       {StoredType::kF32, "F32", 4},
-                                                       {StoredType::kF16, "F16", 2},
-                                                       {StoredType::kBF16, "BF16", 2},
-                                                       {StoredType::kF8E4M3, "F8_E4M3", 1},
-                                                       {StoredType::kF8E5M2, "F8_E5M2", 1},
-                                                       {StoredType::kI64, "I64", 8},
-                                                       {StoredType::kI32, "I32", 4},
-                                                       {StoredType::kI16, "I16", 2},
-                                                       {StoredType::kI8, "I8", 1},
-                                                       {StoredType::kU64, "U64", 8},
-                                                       {StoredType::kU32, "U32", 4},
-                                                       {StoredType::kU16, "U16", 2},
-                                                       {StoredType::kU8, "U8", 1},
-                                                       {StoredType::kBool, "BOOL", 1}}};
-
-const StoredTypeInfo& InfoOf(StoredType type) { return kStoredTypes[static_cast<size_t>(type)]; }
+// The format's own types: the quantised ones are another format's.
+constexpr std::array kSafetensorsTypes{
+    StoredType::kF64,    StoredType::kF32, StoredType::kF16, StoredType::kBF16, StoredType::kF8E4M3,
+    StoredType::kF8E5M2, StoredType::kI64, StoredType::kI32, StoredType::kI16,  StoredType::kI8,
+    StoredType::kU64,    StoredType::kU32, StoredType::kU16, StoredType::kU8,   StoredType::kBool};
 
 [[noreturn]] void Fail(const std::string& where, std::string reason, std::string expected = {},
                        std::string got = {}) {
@@ -114,12 +94,11 @@ class EntryReader {
   StoredType Type() const {
     const json& type = Field("dtype");
     const std::string_view text = type.is_string() ? type.get_ref<const std::string&>() : std::string_view();
-    for (const StoredTypeInfo& known : kStoredTypes) {
-      if (text == known.name) return known.type;
-    }
     std::string names;
-    for (const StoredTypeInfo& known : kStoredTypes)
-      names += (names.empty() ? "" : ", ") + std::string(known.name);
+    for (const StoredType known : kSafetensorsTypes) {
+      if (text == NameOf(known)) return known;
+      names += (names.empty() ? "" : ", ") + std::string(NameOf(known));
+    }
     Bad("has an unknown type", "one of " + names, QuoteJson(type));
   }
 
@@ -140,14 +119,9 @@ class EntryReader {
   }
 
   int64_t Elements(const std::vector<int64_t>& shape) const {
-    if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
-    int64_t product = 1;
-    for (int64_t size : shape) {
-      if (__builtin_mul_overflow(product, size, &product)) {
-        Bad("has too many elements", "fewer than 2^63", ShapeText(shape));
-      }
-    }
-    return product;
+    const std::optional<int64_t> elements = ElementsOf(shape);
+    if (!elements) Bad("has too many elements", "fewer than 2^63", ShapeText(shape));
+    return *elements;
   }
 
   std::span<const std::byte> Bytes(const TensorEntry& entry, std::span<const std::byte> data) const {
@@ -167,15 +141,13 @@ class EntryReader {
       Bad("lies outside the file's data", "an end of at most " + std::to_string(data.size()),
           std::to_string(end));
     }
-    uint64_t bytes = 0;
-    if (__builtin_mul_overflow(static_cast<uint64_t>(entry.elements), SizeOf(entry.type), &bytes) ||
-        bytes != end - begin) {
+    if (StoredBytes(entry.type, entry.elements) != end - begin) {
       Bad("has the wrong number of bytes for its shape",
-          std::to_string(entry.elements) + " x " + std::to_string(SizeOf(entry.type)) + " bytes for " +
+          std::to_string(entry.elements) + " x " + std::to_string(BlockOf(entry.type).bytes) + " bytes for " +
               ShapeText(entry.shape) + " " + NameOf(entry.type),
           std::to_string(end - begin));
     }
-    return data.subspan(begin, bytes);
+    return data.subspan(begin, end - begin);
   }
 
   const std::string& where_;
@@ -213,43 +185,7 @@ void CheckCoverage(const std::vector<TensorEntry>& entries, std::span<const std:
   }
 }
 
-float ToFloat(float value) { return value; }
-float ToFloat(double value) { return static_cast<float>(value); }
-
-template <class T>
-void Convert(std::span<const std::byte> from, std::span<float> to) {
-  for (size_t i = 0; i < to.size(); ++i) {
-    T value;
-    std::memcpy(&value, from.data() + i * sizeof(T), sizeof(T));
-    to[i] = ToFloat(value);
-  }
-}
-
-std::optional<DType> DTypeFor(StoredType type) {
-  switch (type) {
-    case StoredType::kF64: return DType::kF64;
-    case StoredType::kF32: return DType::kF32;
-    case StoredType::kF16: return DType::kF16;
-    case StoredType::kBF16: return DType::kBF16;
-    case StoredType::kI64: return DType::kI64;
-    case StoredType::kI32: return DType::kI32;
-    case StoredType::kI8: return DType::kI8;
-    case StoredType::kU8:
-    case StoredType::kBool: return DType::kU8;
-    default: return std::nullopt;
-  }
-}
-
 }  // namespace
-
-const char* NameOf(StoredType type) { return InfoOf(type).name; }
-size_t SizeOf(StoredType type) { return InfoOf(type).size; }
-
-std::string ShapeText(std::span<const int64_t> shape) {
-  std::string text = "(";
-  for (int64_t size : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(size);
-  return text + ")";
-}
 
 SafetensorsContent ParseSafetensors(std::span<const std::byte> file, const std::string& where) {
   const std::string_view text = HeaderText(file, where);
@@ -270,30 +206,6 @@ SafetensorsContent ParseSafetensors(std::span<const std::byte> file, const std::
             [&](const TensorEntry& a, const TensorEntry& b) { return place(a) < place(b); });
   CheckCoverage(content.entries, data, where);
   return content;
-}
-
-std::optional<ConstTensor> DirectView(const TensorEntry& entry) {
-  const std::optional<DType> dtype = DTypeFor(entry.type);
-  if (!dtype || entry.shape.size() > static_cast<size_t>(kMaxRank)) return std::nullopt;
-  if (std::bit_cast<uintptr_t>(entry.bytes.data()) % SizeOf(*dtype) != 0) return std::nullopt;
-  Shape shape;
-  for (int64_t size : entry.shape) shape.size[static_cast<size_t>(shape.rank++)] = size;
-  return ConstTensor(entry.bytes.data(), *dtype, shape);
-}
-
-void CopyFloats(const TensorEntry& entry, std::span<float> to, const std::string& where) {
-  if (to.size() != static_cast<size_t>(entry.elements)) {
-    throw Error(ErrorCode::kInvalidArgument, "wrong room for " + Named(entry.name), where,
-                std::to_string(entry.elements) + " floats", std::to_string(to.size()));
-  }
-  switch (entry.type) {
-    case StoredType::kF64: return Convert<double>(entry.bytes, to);
-    case StoredType::kF32: return Convert<float>(entry.bytes, to);
-    case StoredType::kF16: return Convert<Float16>(entry.bytes, to);
-    case StoredType::kBF16: return Convert<BFloat16>(entry.bytes, to);
-    default:
-      Fail(where, Named(entry.name) + " has the wrong type", "F64, F32, F16 or BF16", NameOf(entry.type));
-  }
 }
 
 Safetensors::Safetensors(const std::filesystem::path& path)

@@ -99,22 +99,7 @@ const TensorEntry* TensorFiles::Find(std::string_view name) const {
 Floats TensorFiles::RequireFloats(std::string_view name, const std::vector<int64_t>& shape) const {
   const auto place = by_name_.find(name);
   if (place == by_name_.end()) Fail(path_, "tensor " + Printable(name) + " missing");
-  const TensorEntry& entry = *place->second.entry;
-  const std::filesystem::path& file = files_[place->second.file].path();
-  if (entry.shape != shape) {
-    Fail(file, "tensor " + Printable(name) + " has the wrong shape", ShapeText(shape), ShapeText(entry.shape));
-  }
-  Floats floats;
-  const std::optional<ConstTensor> view = DirectView(entry);
-  if (view && view->dtype == DType::kF32) {
-    floats.values = {static_cast<const float*>(view->data), static_cast<size_t>(entry.elements)};
-  } else {
-    floats.converted = AlignedBuffer<float>(entry.elements);
-    const std::span<float> room(floats.converted.data(), static_cast<size_t>(entry.elements));
-    CopyFloats(entry, room, file.string());
-    floats.values = room;
-  }
-  return floats;
+  return FloatsOf(*place->second.entry, shape, files_[place->second.file].path().string());
 }
 
 }  // namespace qkv

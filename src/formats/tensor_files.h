@@ -10,16 +10,8 @@
 #include <vector>
 
 #include "formats/safetensors.h"
-#include "runtime/aligned.h"
 
 namespace qkv {
-
-// A tensor as floats: where it lies in the file when it can be read there, else converted. Outlived by its
-// file.
-struct Floats {
-  std::span<const float> values;   // row-major
-  AlignedBuffer<float> converted;  // what `values` points to when the file itself would not do
-};
 
 class TensorFiles {
  public:

@@ -17,7 +17,7 @@ void CheckEntry(const TensorEntry& entry, std::span<const std::byte> file) {
   Check(
       entry.bytes.data() >= file.data() && entry.bytes.data() + entry.bytes.size() <= file.data() + file.size(),
       "a tensor lies within the file");
-  Check(entry.bytes.size() == static_cast<size_t>(entry.elements) * SizeOf(entry.type),
+  Check(entry.bytes.size() == StoredBytes(entry.type, entry.elements),
         "a tensor has as many bytes as elements");
   Check(Printable(entry.name).find_first_of(std::string_view("\0\n\r\x1b", 4)) == std::string::npos,
         "a printable name has no control characters");
