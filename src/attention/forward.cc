@@ -76,21 +76,24 @@ class Forward {
   template <class TileOf> void RunBlock(const BlockRows& rows, Scratch& scratch, const TileOf& tile_of) const {
     constexpr int64_t kTiles = kSplitKeys / kKeyTile;
     kernels_.begin(rows.block(), scratch);
-    for (int64_t split = rows.first_tile() / kTiles; split * kTiles < rows.last_tile(); ++split) {
+    const int64_t first = rows.first_tile() / kTiles, last = (rows.last_tile() + kTiles - 1) / kTiles;
+    for (int64_t split = first; split < last; ++split) {
       RunSplit(rows, split, scratch, tile_of);
+      // One split is all there is to merge, unless there are sinks.
+      if (last - first == 1 && !problem_.sink) return Finish(rows, scratch.split(), scratch);
       kernels_.merge(rows.block(), scratch.split(), scratch);
     }
-    Finish(rows, scratch);
+    Finish(rows, scratch.total(), scratch);
   }
 
-  void Finish(const BlockRows& rows, Scratch& scratch) const {
+  void Finish(const BlockRows& rows, const Sums& total, Scratch& scratch) const {
     if (statistics_ != nullptr) {
       for (size_t r = 0; r < rows.rows().size(); ++r) {
-        statistics_->max(rows.rows()[r]) = scratch.total().max[r];
-        statistics_->sum(rows.rows()[r]) = scratch.total().sum[r];
+        statistics_->max(rows.rows()[r]) = total.max[r];
+        statistics_->sum(rows.rows()[r]) = total.sum[r];
       }
     }
-    kernels_.finish(rows.block(), scratch);
+    kernels_.finish(rows.block(), total, scratch);
   }
 
   const HeadJob& job(int64_t index) const { return jobs_[static_cast<size_t>(index)]; }
@@ -176,7 +179,7 @@ class Forward {
         const Task& task = tasks[static_cast<size_t>(first_task[static_cast<size_t>(j)] + split)];
         kernels_.merge(rows.block(), SumsAt(kept.data() + task.sums, job(j).rows), scratch);
       }
-      Finish(rows, scratch);
+      Finish(rows, scratch.total(), scratch);
     }, progress_, threads_);
   }
 

@@ -47,6 +47,7 @@ BlockRows::BlockRows(const HeadJob& job, int64_t block) {
   const int64_t group = job.problem->group();
   const int64_t first = block * job.block_rows, last = std::min(first + job.block_rows, job.rows);
   int64_t first_key = job.key_values.length, last_key = 0;
+  rows_.reserve(static_cast<size_t>(last - first));
   for (int64_t r = first; r < last; ++r) {
     const int64_t query = job.queries == nullptr ? r / group : (*job.queries)[static_cast<size_t>(r / group)];
     rows_.push_back(MakeRow(*job.problem, *job.sequence, job.kv_head * group + r % group, query));

@@ -57,8 +57,8 @@ struct ForwardKernels {
   void (*begin_split)(const Block& block, Scratch& scratch) noexcept;
   void (*add_tile)(const Block& block, const KeyTile& tile, Scratch& scratch) noexcept;
   void (*merge)(const Block& block, const Sums& from, Scratch& scratch) noexcept;
-  // Writes out and lse from the total.
-  void (*finish)(const Block& block, Scratch& scratch) noexcept;
+  // Writes out and lse from a block's sums over all keys, and uses up their `out`.
+  void (*finish)(const Block& block, const Sums& total, Scratch& scratch) noexcept;
 };
 
 ForwardKernels ForwardKernelsFor(Isa isa);

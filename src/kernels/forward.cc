@@ -17,92 +17,14 @@
 #include "kernels/math-inl.h"
 #include "kernels/multiply-inl.h"
 #include "kernels/score-inl.h"
+#include "kernels/softmax-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv {
 namespace HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kKeyStep = 64;  // keys of V a call: 64 x 64 channels are 16 KiB, in the first-level cache
-
-float RowMax(const float* s, Range span) {
-  const F32 tag;
-  const int64_t lanes = Lanes();
-  VecF32 m0 = hn::Set(tag, kBlocked), m1 = m0, m2 = m0, m3 = m0;
-  for (int64_t j = span.first; j < span.last; j += SumStep()) {
-    // The score comes first: where it is NaN, x86's maximum gives the second, and the sums carry the NaN on.
-    m0 = hn::Max(hn::LoadU(tag, s + j), m0);
-    m1 = hn::Max(hn::LoadU(tag, s + j + lanes), m1);
-    m2 = hn::Max(hn::LoadU(tag, s + j + 2 * lanes), m2);
-    m3 = hn::Max(hn::LoadU(tag, s + j + 3 * lanes), m3);
-  }
-  const float max = hn::GetLane(hn::MaxOfLanes(tag, hn::Max(hn::Max(m0, m1), hn::Max(m2, m3))));
-  if (max != kBlocked) return max;
-  // Nothing visible, or nothing but NaN: that must come out.
-  for (int64_t j = span.first; j < span.last; ++j) {
-    if (std::isnan(s[j])) return s[j];
-  }
-  return max;
-}
-
-// A row whose base is too large to multiply, or NaN or infinite, is brought down to base 0.
-HWY_NOINLINE float LowerRow(float* s, Range span, float base) {
-  for (int64_t j = span.first; j < span.last; ++j) s[j] -= base;
-  return 0.0f;
-}
-
-// s = exp(s - base), and its sum.
-float ExpRow(float* s, Range span, float base) {
-  const F32 tag;
-  const int64_t lanes = Lanes();
-  if (!(std::abs(base) <= kLargestBase)) base = LowerRow(s, span, base);
-  const RowExp exp(base);
-  VecF32 sum0 = hn::Zero(tag), sum1 = sum0, sum2 = sum0, sum3 = sum0;
-  const auto step = [&](float* at) HWY_ATTR {
-    const VecF32 p = exp(tag, hn::LoadU(tag, at));
-    hn::StoreU(p, tag, at);
-    return p;
-  };
-  for (int64_t j = span.first; j < span.last; j += SumStep()) {
-    sum0 = hn::Add(sum0, step(s + j));
-    sum1 = hn::Add(sum1, step(s + j + lanes));
-    sum2 = hn::Add(sum2, step(s + j + 2 * lanes));
-    sum3 = hn::Add(sum3, step(s + j + 3 * lanes));
-  }
-  return hn::GetLane(hn::SumOfLanes(tag, hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3))));
-}
-
-// exp(from - to), for sums of RowExp under the base `from` to count under `to`: with the roundings that RowExp had,
-// so that keys of different tiles and splits weigh alike.
-float Rescale(float from, float to) {
-  return hn::GetLane(Exp2(F32(), hn::Set(F32(), static_cast<float>(LogOfBase(from) - LogOfBase(to)))));
-}
-
-void ScaleRow(float factor, float* row, int64_t width) {
-  const F32 tag;
-  const VecF32 f = hn::Set(tag, factor);
-  for (int64_t c = 0; c < width; c += Lanes()) hn::StoreU(hn::Mul(hn::LoadU(tag, row + c), f), tag, row + c);
-}
-
-// Turns the tile's scores into exp(s - running maximum) and brings the split's sums up to it.
-void SoftmaxTile(const Block& block, const GroupRanges& ranges, float* scores, const Sums& sums,
-                 int64_t out_stride) {
-  for (int64_t r = 0; r < block.count; ++r) {
-    const Range span = WholeSteps(ranges.group[r / kTileRows]);
-    if (span.empty()) continue;
-    float* s = scores + r * kScoreStride;
-    const float tile_max = RowMax(s, span), old_max = sums.max[r];
-    // Greater, or NaN; a tile that shows the row nothing leaves an old NaN as it is.
-    if (tile_max != kBlocked && !(tile_max <= old_max)) {
-      const float rescale = Rescale(old_max, tile_max);
-      if (old_max != kBlocked) ScaleRow(rescale, sums.out + r * out_stride, out_stride);
-      sums.sum[r] *= rescale;
-      sums.max[r] = tile_max;
-    }
-    // A row that has seen nothing yet counts from 0: its weights are zeros, not NaN.
-    sums.sum[r] += ExpRow(s, span, sums.max[r] == kBlocked ? 0.0f : sums.max[r]);
-  }
-}
+constexpr int64_t kKeyStep = 128;  // keys of V a call: 128 x 64 channels are 32 KiB, in the first-level cache
 
 void DropWeights(const ScoreRules& rules, const Row& row, int64_t tile_first, Range span, float* p) {
   const float scale = static_cast<float>(rules.dropout_scale);
@@ -122,7 +44,7 @@ void DropTile(const Block& block, const KeyTile& tile, const GroupRanges& ranges
 // out += P V, over each group's range only.
 void MultiplyValues(const Block& block, const GroupRanges& ranges, const float* weights, const float* values,
                     float* out, int64_t out_stride) {
-  const int64_t width = PanelWidth(), dv = block.layout->dv;
+  const int64_t dv = block.layout->dv, width = ValuePanel(dv);
   for (int64_t channel = 0; channel < dv; channel += width) {
     const float* panel = values + channel * kKeyTile;
     const int64_t columns = std::min(width, dv - channel);
@@ -168,6 +90,7 @@ float ExpOfBase(float s) {
   return hn::GetLane(RowExp(s)(F32(), hn::Set(F32(), s)));
 }
 
+// A total whose maximum is -inf is empty, and its `out` means nothing.
 void Begin(const Block& block, Scratch& scratch) noexcept {
   const PhaseTimer timer(Phase::kRows);
   LoadQueries(block, scratch.queries());
@@ -175,9 +98,11 @@ void Begin(const Block& block, Scratch& scratch) noexcept {
   for (int64_t r = 0; r < block.count; ++r) {
     const float* sink = block.rows[r].sink;
     total.max[r] = sink == nullptr ? kBlocked : *sink;
-    total.sum[r] = total.max[r] == kBlocked ? 0.0f : ExpOfBase(total.max[r]);
+    total.sum[r] = 0;
+    if (total.max[r] == kBlocked) continue;
+    total.sum[r] = ExpOfBase(total.max[r]);
+    std::fill_n(total.out + r * scratch.out_stride(), scratch.out_stride(), 0.0f);
   }
-  std::fill_n(total.out, block.count * scratch.out_stride(), 0.0f);
 }
 
 void BeginSplit(const Block& block, Scratch& scratch) noexcept {
@@ -194,7 +119,7 @@ void AddTile(const Block& block, const KeyTile& tile, Scratch& scratch) noexcept
   PhaseTimer timer(Phase::kScores);
   ScoreTile(block, tile, ranges, scratch.queries(), scratch.scores());
   timer.Next(Phase::kSoftmax);
-  SoftmaxTile(block, ranges, scratch.scores(), split, scratch.out_stride());
+  SoftmaxTile(block, ranges, scratch.scores(), split, scratch.out_stride(), ValueWidth(block.layout->dv));
   if (block.rules->dropout) DropTile(block, tile, ranges, scratch.scores());
   timer.Next(Phase::kValues);
   MultiplyValues(block, ranges, scratch.scores(), tile.values, split.out, scratch.out_stride());
@@ -207,15 +132,20 @@ void Merge(const Block& block, const Sums& from, Scratch& scratch) noexcept {
   const PhaseTimer timer(Phase::kMerge);
   const F32 tag;
   const Sums total = scratch.total();
-  const int64_t stride = scratch.out_stride();
+  const int64_t stride = scratch.out_stride(), width = ValueWidth(block.layout->dv);
   for (int64_t r = 0; r < block.count; ++r) {
     if (from.max[r] == kBlocked) continue;
+    if (total.max[r] == kBlocked) {
+      total.max[r] = from.max[r], total.sum[r] = from.sum[r];
+      std::copy_n(from.out + r * stride, width, total.out + r * stride);
+      continue;
+    }
     const float max = !(from.max[r] <= total.max[r]) ? from.max[r] : total.max[r];
     const float keep = Rescale(total.max[r], max), add = Rescale(from.max[r], max);
     total.sum[r] = total.sum[r] * keep + from.sum[r] * add;
     total.max[r] = max;
     const VecF32 keeps = hn::Set(tag, keep), adds = hn::Set(tag, add);
-    for (int64_t c = r * stride; c < (r + 1) * stride; c += Lanes()) {
+    for (int64_t c = r * stride; c < r * stride + width; c += Lanes()) {
       const VecF32 kept = hn::Mul(hn::LoadU(tag, total.out + c), keeps);
       hn::StoreU(hn::MulAdd(hn::LoadU(tag, from.out + c), adds, kept), tag, total.out + c);
     }
@@ -230,15 +160,15 @@ void StoreRow(const float* from, const Layout& layout, void* to) {
   for (int64_t c = 0; c < layout.dv; ++c) StoreDouble(from[c], to, layout.q_dtype, c * layout.out_channel);
 }
 
-void Finish(const Block& block, Scratch& scratch) noexcept {
+void Finish(const Block& block, const Sums& total, Scratch& scratch) noexcept {
   const PhaseTimer timer(Phase::kRows);
-  const Sums total = scratch.total();
-  const int64_t stride = scratch.out_stride();
+  const int64_t stride = scratch.out_stride(), width = ValueWidth(block.layout->dv);
   for (int64_t r = 0; r < block.count; ++r) {
     const Row& row = block.rows[r];
     float* out = total.out + r * stride;
     const bool blocked = total.max[r] == kBlocked;
-    if (!blocked) ScaleRow(1.0f / total.sum[r], out, stride);
+    if (blocked) std::fill_n(out, width, 0.0f);
+    else ScaleRow(1.0f / total.sum[r], out, width);
     StoreRow(out, *block.layout, row.out);
     if (row.lse == nullptr) continue;
     // The base's rounding, common to all terms of the sum, is taken out: one visible key gives its score exactly.

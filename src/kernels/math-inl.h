@@ -64,6 +64,16 @@ struct RowExp {
   float shift;
 };
 
+// exp(from - to) for sums under the base `from` to count under `to`, with the roundings that RowExp had.
+template <class D, class V = hn::Vec<D>> HWY_INLINE V RescaleFactor(D tag, V from, V to) {
+  const V log2e = hn::Set(tag, kLog2E);
+#if HWY_NATIVE_FMA
+  return Exp2(tag, hn::Sub(hn::Mul(from, log2e), hn::Mul(to, log2e)));
+#else
+  return Exp2(tag, hn::Mul(hn::Sub(from, to), log2e));
+#endif
+}
+
 // Beyond it, the rounding of base * log2 e would be no small number: such rows are brought down to base 0 first.
 inline constexpr float kLargestBase = 65536.0f;
 

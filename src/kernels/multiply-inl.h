@@ -34,6 +34,10 @@ inline constexpr int kTileVectors = 2;
 HWY_INLINE int64_t Lanes() { return static_cast<int64_t>(hn::Lanes(F32())); }
 HWY_INLINE int64_t PanelWidth() { return kTileVectors * Lanes(); }  // columns of a packed panel
 
+// Packed values stand in panels of ValuePanel channels: one of just their width where that is narrower.
+HWY_INLINE int64_t ValueWidth(int64_t dv) { return (dv + Lanes() - 1) / Lanes() * Lanes(); }
+HWY_INLINE int64_t ValuePanel(int64_t dv) { return std::min(PanelWidth(), ValueWidth(dv)); }
+
 // Loops over accumulators must be unrolled in full, or the accumulators live in memory.
 #undef QKV_UNROLL
 #if defined(__clang__)

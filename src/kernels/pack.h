@@ -1,9 +1,9 @@
 // Packing tiles of keys and values into float32 panels, whatever their type and strides.
 //
 // A tile holds kKeyTile keys. Packed keys: panels of `panel` keys, each (D, panel), so that a row of a panel is one
-// channel of consecutive keys. Packed values: panels of `panel` channels, each (kKeyTile, panel); the last one is
-// padded with zeros. Past the tile's `count` keys, packed keys are zeros up to a whole panel; what is beyond is never
-// read.
+// channel of consecutive keys. Packed values: panels of `panel` channels, or of all of them in whole vectors where that
+// is less, each (kKeyTile, panel); the last one is padded with zeros. Past the tile's `count` keys, packed keys are
+// zeros up to a whole vector; what is beyond is never read.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,7 @@ enum class Values { kFinite, kSomeNotFinite };
 
 struct PackKernels {
   int64_t panel;  // keys or channels of a panel
+  int64_t lanes;  // floats of a vector
   // Keys first ... first + count - 1 (count <= kKeyTile) into kKeyTile * d floats.
   void (*keys)(const Strided& k, int64_t first, int64_t count, int64_t d, float* packed) noexcept;
   // Into kKeyTile * PaddedWidth(dv, panel) floats. Elements that are not finite are packed as zeros, so that a key

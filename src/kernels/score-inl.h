@@ -69,15 +69,19 @@ struct GroupRanges {
 
 template <class T> void LoadQuery(const T* from, int64_t channel, int64_t d, float scale, float* to) {
   const F32 tag;
-  if (channel == 1) {
+  const float* source = to;
+  if constexpr (std::is_same_v<T, float>) {
+    if (channel == 1) source = from;
+  } else if (channel == 1) {
     ConvertToFloat(from, d, to);
-  } else {
+  }
+  if (channel != 1) {
     for (int64_t c = 0; c < d; ++c) to[c] = LoadFloat(from, DTypeOf<T>::value, c * channel);
   }
   const VecF32 factor = hn::Set(tag, scale);
   int64_t c = 0;
-  for (; c + Lanes() <= d; c += Lanes()) hn::StoreU(hn::Mul(hn::LoadU(tag, to + c), factor), tag, to + c);
-  for (; c < d; ++c) to[c] *= scale;
+  for (; c + Lanes() <= d; c += Lanes()) hn::StoreU(hn::Mul(hn::LoadU(tag, source + c), factor), tag, to + c);
+  for (; c < d; ++c) to[c] = source[c] * scale;
 }
 
 // The block's queries as float32, times the scale: (rows, D).
@@ -192,6 +196,11 @@ HWY_INLINE int64_t SumStep() { return 4 * Lanes(); }
 inline Range WholeSteps(Range range) {
   const int64_t step = SumStep();
   return {range.first / step * step, (range.last + step - 1) / step * step};
+}
+
+// From a whole step to whole vectors: what a row's sums run over.
+inline Range WholeVectors(Range range) {
+  return {range.first / SumStep() * SumStep(), (range.last + Lanes() - 1) / Lanes() * Lanes()};
 }
 
 // Scores of all rows of the block for the tile. Returns what was written, in whole steps; empty: nothing visible.

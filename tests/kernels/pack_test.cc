@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -34,15 +35,16 @@ void ExpectPacked(Isa isa, int64_t count, int64_t d, int64_t channel, Edge edge)
   GuardedBuffer<float> keys(kKeyTile * d, edge), values(kKeyTile * PaddedWidth(d, pack.panel), edge);
   pack.keys(source.view, 0, count, d, keys.data());
   ASSERT_EQ(pack.values(source.view, 0, count, d, values.data()), Values::kFinite);
-  for (int64_t j = 0; j < PaddedWidth(count, pack.panel); ++j) {
+  const int64_t lanes = pack.lanes, value_panel = std::min(pack.panel, PaddedWidth(d, lanes));
+  for (int64_t j = 0; j < PaddedWidth(count, lanes); ++j) {
     for (int64_t c = 0; c < d; ++c) {
       const float packed = keys[j / pack.panel * pack.panel * d + c * pack.panel + j % pack.panel];
       ASSERT_EQ(packed, j < count ? source.At(j, c) : 0) << NameOf(isa) << " key " << j << " channel " << c;
     }
   }
   for (int64_t j = 0; j < count; ++j) {
-    for (int64_t c = 0; c < PaddedWidth(d, pack.panel); ++c) {
-      const float packed = values[c / pack.panel * kKeyTile * pack.panel + j * pack.panel + c % pack.panel];
+    for (int64_t c = 0; c < PaddedWidth(d, value_panel); ++c) {
+      const float packed = values[c / value_panel * kKeyTile * value_panel + j * value_panel + c % value_panel];
       ASSERT_EQ(packed, c < d ? source.At(j, c) : 0) << NameOf(isa) << " key " << j << " channel " << c;
     }
   }
