@@ -43,14 +43,22 @@ JsonNode JsonNode::At(std::string_view key) const {
   throw Error(ErrorCode::kFile, "missing", Inside(key));
 }
 
-std::vector<JsonNode> JsonNode::Items() const {
+const json::array_t& JsonNode::Array() const {
   if (!value_->is_array()) FailType("array");
+  return value_->get_ref<const json::array_t&>();
+}
+
+JsonNode JsonNode::Item(size_t index) const {
+  JsonNode item(Array()[index], where_ + "[" + std::to_string(index) + "]");
+  item.is_root_ = false;
+  return item;
+}
+
+std::vector<JsonNode> JsonNode::Items() const {
+  const size_t count = Array().size();
   std::vector<JsonNode> items;
-  items.reserve(value_->size());
-  for (const json& item : *value_) {
-    items.emplace_back(item, where_ + "[" + std::to_string(items.size()) + "]");
-    items.back().is_root_ = false;
-  }
+  items.reserve(count);
+  for (size_t i = 0; i < count; ++i) items.push_back(Item(i));
   return items;
 }
 

@@ -29,6 +29,8 @@ class JsonNode {
 
   // The value as what it must be; the range is inclusive.
   std::vector<JsonNode> Items() const;
+  const nlohmann::json::array_t& Array() const;  // for very many items, which get a node only where they fail
+  JsonNode Item(size_t index) const;
   const nlohmann::json::object_t& Object() const;
   const std::string& String() const;
   bool Bool() const;
@@ -41,6 +43,8 @@ class JsonNode {
                          const std::string& got = {}) const;
   [[noreturn]] void FailType(const std::string& expected) const;
 
+  const std::string& where() const { return where_; }
+  bool is_zero() const { return value_->is_number() && value_->get<double>() == 0; }
   bool is_string() const { return value_->is_string(); }
 
  private:

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "qkv/error.h"
+#include "text/replace.h"
 #include "text/utf8.h"
 
 namespace qkv {
@@ -13,11 +13,6 @@ std::string ToUtf8(std::span<const Character> characters) {
   std::string text;
   for (const Character& c : characters) AppendUtf8(c.value, text);
   return text;
-}
-
-void ReplaceAll(std::string& text, std::string_view from, std::string_view to) {
-  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
-    text.replace(at, from.size(), to);
 }
 
 // The reference's clean-up of English, applied to each piece with the space before it.
@@ -31,27 +26,17 @@ void CleanUp(std::string& piece) {
 
 }  // namespace
 
-bool Vocabulary::Add(std::string piece) {
-  if (!ids.Add(piece, static_cast<int64_t>(pieces.size()))) return false;
-  pieces.push_back(std::move(piece));
-  return true;
-}
-
 WordPieceTokenizer::WordPieceTokenizer(WordPieceSettings settings)
     : settings_(std::move(settings)),
-      tokens_(std::move(settings_.vocabulary.pieces)),
-      unknown_(settings_.vocabulary.ids.Find(settings_.unknown_token).value()) {
-  for (size_t id = 0; id < tokens_.size(); ++id) {
+      tokens_(std::move(settings_.vocabulary), settings_.added_tokens),
+      unknown_(tokens_.vocabulary().Find(settings_.unknown_token).value()) {
+  const auto vocabulary_size = static_cast<int64_t>(tokens_.vocabulary().size());
+  for (int64_t id = 0; id < vocabulary_size; ++id) {
     const std::string_view piece = tokens_[id];
     if (piece.starts_with(settings_.continuing_prefix))
-      continuations_.Add(piece.substr(settings_.continuing_prefix.size()), static_cast<int64_t>(id));
+      continuations_.Add(piece.substr(settings_.continuing_prefix.size()), id);
   }
   for (const AddedToken& token : settings_.added_tokens) {
-    if (static_cast<size_t>(token.id) == tokens_.size()) tokens_.push_back(token.content);
-  }
-  special_.resize(tokens_.size());
-  for (const AddedToken& token : settings_.added_tokens) {
-    special_[static_cast<size_t>(token.id)] = token.special;
     if (token.normalized) {
       const auto size = static_cast<int64_t>(token.content.size());
       normalized_.Add(ToUtf8(NormalizePart(token.content, 0, size)), token);
@@ -64,16 +49,16 @@ WordPieceTokenizer::WordPieceTokenizer(WordPieceSettings settings)
 Encoding WordPieceTokenizer::Encode(std::string_view text) const {
   CheckUtf8(text, "text");
   Encoding encoding;
-  for (const int64_t id : settings_.before) Append(id, Place::kAround, 0, 0, encoding);
+  for (const int64_t id : settings_.before) Append(id, Kind::kAround, 0, 0, encoding);
   for (const TextPart& part : raw_.Split(text)) {
     if (part.token == nullptr) {
       EncodePlain(text, part, encoding);
     } else {
-      Append(part.token->id, Place::kAddedToken, static_cast<int64_t>(part.first),
+      Append(part.token->id, Kind::kAddedToken, static_cast<int64_t>(part.first),
              static_cast<int64_t>(part.last), encoding);
     }
   }
-  for (const int64_t id : settings_.after) Append(id, Place::kAround, 0, 0, encoding);
+  for (const int64_t id : settings_.after) Append(id, Kind::kAround, 0, 0, encoding);
   return encoding;
 }
 
@@ -101,7 +86,7 @@ void WordPieceTokenizer::EncodePlain(std::string_view text, const TextPart& part
     if (inner.token == nullptr) {
       EncodeCharacters(all.subspan(first, last - first), encoding);
     } else {
-      Append(inner.token->id, Place::kAddedToken, all[first].first, all[last - 1].last, encoding);
+      Append(inner.token->id, Kind::kAddedToken, all[first].first, all[last - 1].last, encoding);
     }
     first = last;
   }
@@ -113,10 +98,10 @@ void WordPieceTokenizer::EncodeCharacters(std::span<const Character> characters,
 
 void WordPieceTokenizer::EncodeWord(std::span<const Character> word, Encoding& encoding) const {
   const auto pieces = CutWord(word);
-  if (!pieces) return Append(unknown_, Place::kWordStart, word.front().first, word.back().last, encoding);
+  if (!pieces) return Append(unknown_, Kind::kWordStart, word.front().first, word.back().last, encoding);
   for (const Piece& piece : *pieces) {
-    const Place place = piece.first == 0 ? Place::kWordStart : Place::kWordRest;
-    Append(piece.id, place, word[piece.first].first, word[piece.last - 1].last, encoding);
+    const Kind kind = piece.first == 0 ? Kind::kWordStart : Kind::kWordRest;
+    Append(piece.id, kind, word[piece.first].first, word[piece.last - 1].last, encoding);
   }
 }
 
@@ -127,7 +112,7 @@ std::optional<std::vector<WordPieceTokenizer::Piece>> WordPieceTokenizer::CutWor
   const std::string bytes = ToUtf8(word);
   std::vector<Piece> pieces;
   for (size_t at = 0, character = 0; at < bytes.size();) {
-    const PieceTable& table = at == 0 ? settings_.vocabulary.ids : continuations_;
+    const PieceTable& table = at == 0 ? tokens_.vocabulary() : continuations_;
     const auto match = table.LongestPrefix(std::string_view(bytes).substr(at));
     if (!match) return {};
     const size_t end = at + match->length, first = character;
@@ -137,39 +122,26 @@ std::optional<std::vector<WordPieceTokenizer::Piece>> WordPieceTokenizer::CutWor
   return pieces;
 }
 
-void WordPieceTokenizer::Append(int64_t id, Place place, int64_t first, int64_t last,
-                                Encoding& encoding) const {
-  const std::string& token = tokens_[static_cast<size_t>(id)];
-  const bool continues = place == Place::kWordRest;
+void WordPieceTokenizer::Append(int64_t id, Kind kind, int64_t first, int64_t last, Encoding& encoding) const {
+  const std::string& token = tokens_[id];
+  const bool continues = kind == Kind::kWordRest;
   encoding.ids.push_back(id);
   encoding.tokens.push_back(token);
   encoding.labels.push_back(continues ? token.substr(settings_.continuing_prefix.size()) : token);
   encoding.continues.push_back(continues);
   // An unknown word is no special token, though [UNK] written out in the text is.
-  encoding.special.push_back(place == Place::kAround ||
-                             (place == Place::kAddedToken && special_[static_cast<size_t>(id)]));
+  encoding.special.push_back(kind == Kind::kAround || (kind == Kind::kAddedToken && tokens_.IsSpecial(id)));
   encoding.span.emplace_back(first, last);
 }
 
-std::string WordPieceTokenizer::Decode(const std::vector<int64_t>& ids) const {
-  std::string text;
-  bool is_first = true;
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (ids[i] < 0 || ids[i] >= vocab_size()) {
-      throw Error(ErrorCode::kInvalidArgument, "no such token", "ids[" + std::to_string(i) + "]",
-                  "0 to " + std::to_string(vocab_size() - 1), std::to_string(ids[i]));
-    }
-    if (special_[static_cast<size_t>(ids[i])]) continue;
-    std::string piece = tokens_[static_cast<size_t>(ids[i])];
-    if (!is_first) {
-      const bool joins = settings_.decoder && piece.starts_with(settings_.decoder->prefix);
-      piece = joins ? piece.substr(settings_.decoder->prefix.size()) : " " + piece;
-    }
-    if (settings_.decoder && settings_.decoder->cleanup) CleanUp(piece);
-    text += piece;
-    is_first = false;
+std::string WordPieceTokenizer::BytesAt(int64_t id, Place place) const {
+  std::string piece = tokens_[id];
+  if (place == Place::kLater) {
+    const bool joins = settings_.decoder && piece.starts_with(settings_.decoder->prefix);
+    piece = joins ? piece.substr(settings_.decoder->prefix.size()) : " " + piece;
   }
-  return text;
+  if (settings_.decoder && settings_.decoder->cleanup) CleanUp(piece);
+  return piece;
 }
 
 }  // namespace qkv

@@ -13,6 +13,7 @@
 #include "text/added_tokens.h"
 #include "text/bert_text.h"
 #include "text/piece_table.h"
+#include "text/token_list.h"
 
 namespace qkv {
 
@@ -20,15 +21,6 @@ namespace qkv {
 struct WordPieceDecoder {
   std::string prefix = "##";
   bool cleanup = true;  // " ." becomes ".", " 's" becomes "'s", ...
-};
-
-// Pieces by id, and their ids; no two are equal.
-struct Vocabulary {
-  std::vector<std::string> pieces;
-  PieceTable ids;
-
-  // Gives the piece the next id. False, and nothing changed, where it is there already.
-  bool Add(std::string piece);
 };
 
 // Everything that tokenizer.json, or vocab.txt with its config, says.
@@ -48,11 +40,16 @@ class WordPieceTokenizer final : public Tokenizer {
   explicit WordPieceTokenizer(WordPieceSettings settings);
 
   Encoding Encode(std::string_view text) const override;
-  std::string Decode(const std::vector<int64_t>& ids) const override;
-  int64_t vocab_size() const override { return static_cast<int64_t>(tokens_.size()); }
+  int64_t vocab_size() const override { return tokens_.size(); }
+  std::optional<int64_t> IdOf(std::string_view token) const override { return tokens_.Find(token); }
+
+ protected:
+  const std::string& PieceAt(int64_t id) const override { return tokens_[id]; }
+  bool SpecialAt(int64_t id) const override { return tokens_.IsSpecial(id); }
+  std::string BytesAt(int64_t id, Place place) const override;
 
  private:
-  enum class Place { kWordStart, kWordRest, kAddedToken, kAround };
+  enum class Kind { kWordStart, kWordRest, kAddedToken, kAround };
 
   struct Piece {
     int64_t id;
@@ -64,12 +61,11 @@ class WordPieceTokenizer final : public Tokenizer {
   void EncodeCharacters(std::span<const Character> characters, Encoding& encoding) const;
   void EncodeWord(std::span<const Character> word, Encoding& encoding) const;
   std::optional<std::vector<Piece>> CutWord(std::span<const Character> word) const;
-  void Append(int64_t id, Place place, int64_t first, int64_t last, Encoding& encoding) const;
+  void Append(int64_t id, Kind kind, int64_t first, int64_t last, Encoding& encoding) const;
 
   WordPieceSettings settings_;
-  std::vector<std::string> tokens_;  // by id: the vocabulary and the added tokens beyond it
-  std::vector<bool> special_;        // by id
-  PieceTable continuations_;         // the pieces with the prefix, without it
+  TokenList tokens_;
+  PieceTable continuations_;  // the pieces with the prefix, without it
   int64_t unknown_;
   AddedTokenFinder raw_, normalized_;  // looked for in the text as it is, and in its normalised form
 };

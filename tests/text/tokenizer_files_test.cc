@@ -41,13 +41,14 @@ std::string AfterSetting(const char* pointer, const json& value) {
 
 TEST(TokenizerJson, UnsupportedComponentsAreNamed) {
   EXPECT_EQ(AfterSetting("/model/type", "Unigram"),
-            "t.json: model.type: unsupported, expected WordPiece, got Unigram");
+            "t.json: model.type: unsupported, expected WordPiece or BPE, got Unigram");
   EXPECT_EQ(AfterSetting("/normalizer/type", "Sequence"),
             "t.json: normalizer.type: unsupported, expected BertNormalizer, got Sequence");
   EXPECT_EQ(AfterSetting("/pre_tokenizer/type", "ByteLevel"),
             "t.json: pre_tokenizer.type: unsupported, expected BertPreTokenizer, got ByteLevel");
-  EXPECT_EQ(AfterSetting("/post_processor/type", "RobertaProcessing"),
-            "t.json: post_processor.type: unsupported, expected TemplateProcessing, got RobertaProcessing");
+  EXPECT_EQ(AfterSetting("/post_processor/type", "Template"),
+            "t.json: post_processor.type: unsupported, expected TemplateProcessing, BertProcessing, "
+            "RobertaProcessing, ByteLevel or Sequence, got Template");
   EXPECT_EQ(AfterSetting("/decoder/type", "Metaspace"),
             "t.json: decoder.type: unsupported, expected WordPiece, got Metaspace");
 }
