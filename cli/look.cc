@@ -33,7 +33,7 @@ constexpr int64_t kMostThreads = 1024;  // far above it the system cannot make t
 
 // The options as they were given.
 struct LookOptions {
-  std::optional<std::string> text, file, token, layers, heads, top, threads;
+  std::optional<std::string> text, file, token, layers, heads, top, threads, dtype;
   std::string model{kDefaultModel};
   std::vector<std::string> outputs;
   bool json = false, truncate = false, skip_first = false;
@@ -43,6 +43,7 @@ struct LookOptions {
 struct LookPlan {
   IndexList layers, heads;
   int64_t top_k = 0;
+  ModelOptions model;
   std::vector<std::filesystem::path> outputs;
 };
 
@@ -67,11 +68,18 @@ std::vector<std::filesystem::path> CheckOutputs(const std::vector<std::string>& 
   return files;
 }
 
+DType ParseDType(const std::string& name) {
+  if (name == "f32") return DType::kF32;
+  if (name == "bf16") return DType::kBF16;
+  throw Error(ErrorCode::kInvalidArgument, "unknown type", "--dtype", "f32 or bf16", Quote(name));
+}
+
 LookPlan MakePlan(const LookOptions& options) {
   LookPlan plan;
   if (options.layers) plan.layers = IndexList("--layer", *options.layers);
   if (options.heads) plan.heads = IndexList("--head", *options.heads);
   if (options.top) plan.top_k = ParseCount("--top", *options.top, 1, INT64_MAX);
+  if (options.dtype) plan.model.dtype = ParseDType(*options.dtype);
   if (options.threads) SetThreads(static_cast<int>(ParseCount("--threads", *options.threads, 1, kMostThreads)));
   if (options.skip_first && options.json && options.outputs.empty()) {
     throw Error(ErrorCode::kInvalidArgument, "changes the pictures, which --json alone does not draw",
@@ -203,7 +211,7 @@ void Look(const LookOptions& options) {
   const LookPlan plan = MakePlan(options);
   const std::string text = ReadText(options.text, options.file);
   Notes notes;
-  const auto model = LoadModel(options.model);
+  const auto model = LoadModel(options.model, plan.model);
   LookRequest request;
   request.layers = plan.layers.Resolve(model->info().layers, "layers");
   request.heads = plan.heads.Resolve(model->info().heads, "heads");
@@ -255,6 +263,7 @@ Action Declare(CLI::App& parser) {
   flag("--truncate", options->truncate, "Cut a text that is too long for the model");
   flag("--skip-first", options->skip_first, "Leave the first token out, which often draws most weight");
   add("--threads", options->threads, "N", "Threads to use [QKV_NUM_THREADS, else all processors]");
+  add("--dtype", options->dtype, "f32|bf16", "What the model is multiplied in [f32]");
   return [options] { Look(*options); };
 }
 

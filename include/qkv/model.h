@@ -12,6 +12,7 @@
 #include "qkv/capture.h"
 #include "qkv/export.h"
 #include "qkv/progress.h"
+#include "qkv/tensor.h"
 #include "qkv/tokenizer.h"
 
 namespace qkv {
@@ -52,9 +53,15 @@ class QKV_API Model {
                             std::vector<float>* hidden = nullptr) const = 0;
 };
 
+struct ModelOptions {
+  // What parameters and activations are kept and multiplied in: kF32 or kBF16. bfloat16 halves the memory and is
+  // several times faster where the machine has instructions for it; sums, norms and softmax stay float32.
+  DType dtype = DType::kF32;
+};
+
 // A model directory (config.json, model.safetensors, tokenizer files) or an installed model's name.
-// Error{kInvalidArgument}: no such name, and how to get it; kFile: what is missing, damaged or unsupported, by name.
-QKV_API std::unique_ptr<const Model> LoadModel(const std::string& name_or_path);
+// Error{kInvalidArgument}: no such name, and how to get it, another dtype; kFile: what is missing, damaged or unsupported, by name.
+QKV_API std::unique_ptr<const Model> LoadModel(const std::string& name_or_path, const ModelOptions& options = {});
 
 // Models that `make models` installs, present or not: $QKV_MODELS, else $XDG_DATA_HOME/qkv/models,
 // else ~/.local/share/qkv/models.

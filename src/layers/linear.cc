@@ -49,23 +49,25 @@ class Stacked {
 
 std::unique_ptr<const LinearBackend> MakeBackend(const LinearParameters& parameters) {
   const bool portable = ChosenIsa() == Isa::kPortable;  // asked for: no generated code either
-  return !portable && OneDnnRuns() ? MakeOneDnnBackend(parameters) : MakeTileBackend(parameters);
+  const bool runs = parameters.dtype == DType::kBF16 ? OneDnnRunsBFloat16() : OneDnnRuns();
+  return !portable && runs ? MakeOneDnnBackend(parameters) : MakeTileBackend(parameters);
 }
 
 }  // namespace
 
-Linear::Linear(int64_t inputs, std::span<const LinearPart> parts, Activation activation)
-    : inputs_(inputs), outputs_(TotalOutputs(parts)) {
+Linear::Linear(int64_t inputs, std::span<const LinearPart> parts, Activation activation, DType dtype)
+    : inputs_(inputs), outputs_(TotalOutputs(parts)), dtype_(dtype) {
   const Stacked stacked(inputs, parts);
   LinearParameters parameters = stacked.parameters();
   parameters.activation = activation;
+  parameters.dtype = dtype;
   backend_ = MakeBackend(parameters);
 }
 
-Linear::Linear(int64_t inputs, const LinearPart& part, Activation activation)
-    : Linear(inputs, std::span(&part, 1), activation) {}
+Linear::Linear(int64_t inputs, const LinearPart& part, Activation activation, DType dtype)
+    : Linear(inputs, std::span(&part, 1), activation, dtype) {}
 
-void Linear::Forward(const float* x, int64_t rows, float* y, Into into) const {
+void Linear::Forward(ConstRows x, int64_t rows, Rows y, Into into) const {
   if (rows > 0) backend_->Run(x, rows, y, into);
 }
 

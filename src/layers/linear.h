@@ -1,5 +1,6 @@
 // y = f(x W^T + b): projections and feed-forward layers. On oneDNN, with parameters packed once; on the
-// project's own tiles where oneDNN cannot run (no executable memory for its generated code, another processor).
+// project's own tiles where oneDNN cannot run (no executable memory for its generated code, another processor, no
+// instructions for bfloat16).
 #pragma once
 
 #include <cstdint>
@@ -20,18 +21,25 @@ struct LinearPart {
 // Const use is safe from many threads at once. Owns its parameters.
 class Linear {
  public:
-  Linear(int64_t inputs, std::span<const LinearPart> parts, Activation activation = Activation::kNone);
-  Linear(int64_t inputs, const LinearPart& part, Activation activation = Activation::kNone);
+  // dtype: what parameters are kept and multiplied in, kF32 or kBF16 (biases stay float32). bfloat16 takes half the
+  // memory; where the machine has instructions for it, x is rounded to it too, else products are float32.
+  Linear(int64_t inputs, std::span<const LinearPart> parts, Activation activation = Activation::kNone,
+         DType dtype = DType::kF32);
+  Linear(int64_t inputs, const LinearPart& part, Activation activation = Activation::kNone,
+         DType dtype = DType::kF32);
 
   // x (rows, inputs) -> y (rows, outputs), contiguous, apart from each other. Into::kAdd adds to y: a residual.
+  // Rows of a bfloat16 layer may be float32 or bfloat16, x and y apart from each other; of a float32 layer, float32.
   // Error{kInternal} for a failure of oneDNN, Error{kOutOfMemory}.
-  void Forward(const float* x, int64_t rows, float* y, Into into = Into::kOverwrite) const;
+  void Forward(ConstRows x, int64_t rows, Rows y, Into into = Into::kOverwrite) const;
 
   int64_t inputs() const { return inputs_; }
   int64_t outputs() const { return outputs_; }
+  DType dtype() const { return dtype_; }
 
  private:
   int64_t inputs_, outputs_;
+  DType dtype_;
   std::unique_ptr<const LinearBackend> backend_;
 };
 

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "layers/rows.h"
+
 namespace qkv {
 
 enum class Activation {
@@ -20,20 +22,25 @@ struct LinearParameters {
   const float* bias = nullptr;    // (outputs), or null
   int64_t inputs = 0, outputs = 0;
   Activation activation = Activation::kNone;
+  // kF32, or kBF16: the weight is rounded to bfloat16 and kept so; products of bfloat16 are exact in float32, and sums
+  // are of float32.
+  DType dtype = DType::kF32;
 };
 
 class LinearBackend {
  public:
   virtual ~LinearBackend() = default;
-  virtual void Run(const float* x, int64_t rows, float* y, Into into) const = 0;
+  virtual void Run(ConstRows x, int64_t rows, Rows y, Into into) const = 0;
 };
 
 // Whether oneDNN is built in and can generate and run code in this process; tried once, at the first call.
 bool OneDnnRuns();
+// Whether it also has instructions for bfloat16 here: without them it refuses, or is slower than in float32.
+bool OneDnnRunsBFloat16();
 
 // Both copy the parameters.
 std::unique_ptr<const LinearBackend> MakeOneDnnBackend(
-    const LinearParameters& parameters);  // needs OneDnnRuns()
+    const LinearParameters& parameters);  // needs OneDnnRuns(), and OneDnnRunsBFloat16() where its type is that
 std::unique_ptr<const LinearBackend> MakeTileBackend(const LinearParameters& parameters);
 
 }  // namespace qkv

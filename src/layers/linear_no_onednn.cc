@@ -5,6 +5,7 @@
 namespace qkv {
 
 bool OneDnnRuns() { return false; }
+bool OneDnnRunsBFloat16() { return false; }
 
 std::unique_ptr<const LinearBackend> MakeOneDnnBackend(const LinearParameters&) {
   throw Error(ErrorCode::kInternal, "this build has no oneDNN");

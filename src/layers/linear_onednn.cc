@@ -21,6 +21,8 @@ namespace {
 using dnnl::memory;
 constexpr auto kFloat = memory::data_type::f32;
 
+memory::data_type TypeOf(DType dtype) { return dtype == DType::kBF16 ? memory::data_type::bf16 : kFloat; }
+
 const dnnl::engine& Cpu() {
   static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   return engine;
@@ -43,6 +45,7 @@ struct MultiplyKey {
   Activation activation;
   Into into;
   bool biased;
+  DType dtype, y_dtype;  // of x and the weight, of y
   int threads;
   auto operator<=>(const MultiplyKey&) const = default;
 };
@@ -79,7 +82,7 @@ dnnl::matmul::primitive_desc Describe(const MultiplyKey& key, const memory::desc
   dnnl::primitive_attr attributes;
   attributes.set_post_ops(steps);
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  const memory::desc weight({key.inputs, key.outputs}, kFloat, memory::format_tag::any);
+  const memory::desc weight({key.inputs, key.outputs}, TypeOf(key.dtype), memory::format_tag::any);
   const memory::desc bias = key.biased ? BiasShape(key.outputs) : memory::desc();
 #if DNNL_VERSION_MAJOR >= 3
   return {Cpu(), x, weight, bias, y, attributes};
@@ -89,8 +92,8 @@ dnnl::matmul::primitive_desc Describe(const MultiplyKey& key, const memory::desc
 }
 
 std::shared_ptr<const Multiply> CreateMultiply(const MultiplyKey& key) {
-  const memory::desc x({key.rows, key.inputs}, kFloat, memory::format_tag::ab);
-  const memory::desc y({key.rows, key.outputs}, kFloat, memory::format_tag::ab);
+  const memory::desc x({key.rows, key.inputs}, TypeOf(key.dtype), memory::format_tag::ab);
+  const memory::desc y({key.rows, key.outputs}, TypeOf(key.y_dtype), memory::format_tag::ab);
   const auto described = Describe(key, x, y);
   return std::make_shared<const Multiply>(
       Multiply{dnnl::matmul(described), x, described.weights_desc(), y, described.scratchpad_desc()});
@@ -191,19 +194,21 @@ class OneDnnBackend : public LinearBackend {
       : inputs_(p.inputs),
         outputs_(p.outputs),
         activation_(p.activation),
-        weight_(p, Cache().Get(Key(kUsualRows, Into::kOverwrite, p.bias != nullptr))->weight) {
+        dtype_(p.dtype),
+        weight_(p, Cache().Get(Key(kUsualRows, Into::kOverwrite, p.bias != nullptr, p.dtype))->weight) {
     if (p.bias == nullptr) return;
     bias_ = AlignedBuffer<float>(outputs_);
     std::copy_n(p.bias, outputs_, bias_.data());
     bias_view_ = memory(BiasShape(outputs_), Cpu(), bias_.data());
   }
 
-  void Run(const float* x, int64_t rows, float* y, Into into) const override try {
-    const auto multiply = Cache().Get(Key(rows, into, bias_.size() > 0));
+  void Run(ConstRows x, int64_t rows, Rows y, Into into) const override try {
+    const auto multiply = Cache().Get(Key(rows, into, bias_.size() > 0, y.dtype));
+    const ConstRows typed_x = Convert(x, rows * inputs_, dtype_);
     std::unordered_map<int, memory> arguments{
-        {DNNL_ARG_SRC, memory(multiply->x, Cpu(), const_cast<float*>(x))},
+        {DNNL_ARG_SRC, memory(multiply->x, Cpu(), const_cast<void*>(typed_x.data))},
         {DNNL_ARG_WEIGHTS, weight_.In(multiply->weight)},
-        {DNNL_ARG_DST, memory(multiply->y, Cpu(), y)},
+        {DNNL_ARG_DST, memory(multiply->y, Cpu(), y.data)},
         {DNNL_ARG_SCRATCHPAD, memory(multiply->scratch, Cpu(), ThreadScratch(multiply->scratch.get_size()))}};
     if (bias_.size() > 0) arguments.emplace(DNNL_ARG_BIAS, bias_view_);
     multiply->primitive.execute(ThreadStream(), arguments);
@@ -216,12 +221,13 @@ class OneDnnBackend : public LinearBackend {
  private:
   static constexpr int64_t kUsualRows = 64;  // whose layout is packed first
 
-  MultiplyKey Key(int64_t rows, Into into, bool biased) const {
-    return {rows, inputs_, outputs_, activation_, into, biased, Threads()};
+  MultiplyKey Key(int64_t rows, Into into, bool biased, DType y_dtype) const {
+    return {rows, inputs_, outputs_, activation_, into, biased, dtype_, y_dtype, Threads()};
   }
 
   int64_t inputs_, outputs_;
   Activation activation_;
+  DType dtype_;
   PackedWeight weight_;
   AlignedBuffer<float> bias_;
   memory bias_view_;
@@ -244,7 +250,7 @@ bool TryOneDnn() {
     constexpr int64_t kSize = 32;
     const std::vector<float> ones(kSize * kSize, 1.0f);
     std::vector<float> y(kSize * kSize);
-    OneDnnBackend({ones.data(), ones.data(), kSize, kSize, Activation::kNone})
+    OneDnnBackend({ones.data(), ones.data(), kSize, kSize, Activation::kNone, DType::kF32})
         .Run(ones.data(), kSize, y.data(), Into::kOverwrite);
     return y.front() == kSize + 1.0f && y.back() == kSize + 1.0f;
   } catch (const dnnl::error&) {
@@ -261,6 +267,8 @@ bool OneDnnRuns() {
   static const bool runs = TryOneDnn();
   return runs;
 }
+
+bool OneDnnRunsBFloat16() { return ChosenIsa() == Isa::kAvx512Bf16 && OneDnnRuns(); }
 
 std::unique_ptr<const LinearBackend> MakeOneDnnBackend(const LinearParameters& parameters) try {
   return std::make_unique<OneDnnBackend>(parameters);

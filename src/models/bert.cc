@@ -107,7 +107,7 @@ BertModel::BertModel(const ModelSource& source, const BertConfig& config, Tensor
       embedding_norm_(BertTensors(files_).Norm("embeddings.LayerNorm", config)) {
   const BertTensors tensors(files_);
   layers_.resize(static_cast<size_t>(config.num_hidden_layers));
-  const auto read = [&](int64_t layer) { layers_[static_cast<size_t>(layer)].emplace(tensors, config, layer); };
+  const auto read = [&](int64_t layer) { layers_[static_cast<size_t>(layer)].emplace(tensors, config, layer, source.options.dtype); };
   // One thread a layer: threads that share one matrix wait for each other at every one. The first layer comes
   // before, since what it finds out about the matrices' shapes serves the others.
   read(0);

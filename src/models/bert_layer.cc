@@ -20,14 +20,14 @@ Activation ActivationOf(const BertConfig& config) {
 }
 
 Linear ReadLinear(const BertTensors& tensors, const std::string& name, int64_t inputs, int64_t outputs,
-                  Activation activation = Activation::kNone) {
+                  DType dtype, Activation activation = Activation::kNone) {
   const Floats weight = tensors.Matrix(name + ".weight", outputs, inputs);
   const Floats bias = tensors.Vector(name + ".bias", outputs);
-  return Linear(inputs, LinearPart{weight.values.data(), bias.values.data(), outputs}, activation);
+  return Linear(inputs, LinearPart{weight.values.data(), bias.values.data(), outputs}, activation, dtype);
 }
 
 // W_Q, W_K and W_V in one multiply.
-Linear ReadQkv(const BertTensors& tensors, const std::string& name, int64_t width) {
+Linear ReadQkv(const BertTensors& tensors, const std::string& name, int64_t width, DType dtype) {
   std::array<Floats, 3> weights, biases;
   std::array<LinearPart, 3> parts;
   const std::array<const char*, 3> names{"query", "key", "value"};
@@ -36,7 +36,7 @@ Linear ReadQkv(const BertTensors& tensors, const std::string& name, int64_t widt
     biases[i] = tensors.Vector(name + "." + names[i] + ".bias", width);
     parts[i] = {weights[i].values.data(), biases[i].values.data(), width};
   }
-  return Linear(width, parts);
+  return Linear(width, parts, Activation::kNone, dtype);
 }
 
 std::string LayerName(int64_t index) { return "encoder.layer." + std::to_string(index); }
@@ -63,15 +63,15 @@ LayerNorm BertTensors::Norm(const std::string& name, const BertConfig& config) c
   return LayerNorm(gain.values, shift.values, static_cast<float>(config.layer_norm_eps));
 }
 
-BertLayer::BertLayer(const BertTensors& tensors, const BertConfig& config, int64_t index)
-    : qkv_(ReadQkv(tensors, LayerName(index) + ".attention.self", config.hidden_size)),
+BertLayer::BertLayer(const BertTensors& tensors, const BertConfig& config, int64_t index, DType dtype)
+    : qkv_(ReadQkv(tensors, LayerName(index) + ".attention.self", config.hidden_size, dtype)),
       output_(ReadLinear(tensors, LayerName(index) + ".attention.output.dense", config.hidden_size,
-                         config.hidden_size)),
+                         config.hidden_size, dtype)),
       output_norm_(tensors.Norm(LayerName(index) + ".attention.output.LayerNorm", config)),
       up_(ReadLinear(tensors, LayerName(index) + ".intermediate.dense", config.hidden_size,
-                     config.intermediate_size, ActivationOf(config))),
+                     config.intermediate_size, dtype, ActivationOf(config))),
       down_(ReadLinear(tensors, LayerName(index) + ".output.dense", config.intermediate_size,
-                       config.hidden_size)),
+                       config.hidden_size, dtype)),
       down_norm_(tensors.Norm(LayerName(index) + ".output.LayerNorm", config)) {}
 
 void BertLayer::Finish(const float* attended, int64_t rows, float* h, float* scratch) const {

@@ -30,8 +30,8 @@ class BertTensors {
 
 class BertLayer {
  public:
-  // `index` counts from 0. Error{kFile} naming the tensor that is missing or has another shape.
-  BertLayer(const BertTensors& tensors, const BertConfig& config, int64_t index);
+  // `index` counts from 0; dtype: of the matrices. Error{kFile} naming the tensor that is missing or has another shape.
+  BertLayer(const BertTensors& tensors, const BertConfig& config, int64_t index, DType dtype);
 
   // h (rows, C) -> qkv (rows, 3 C): the queries of all heads, then the keys, then the values.
   void Project(const float* h, int64_t rows, float* qkv) const { qkv_.Forward(h, rows, qkv); }

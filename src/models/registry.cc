@@ -26,7 +26,11 @@ std::string FamilyNames() {
 
 }  // namespace
 
-std::unique_ptr<const Model> LoadModel(const std::string& name_or_path) {
+std::unique_ptr<const Model> LoadModel(const std::string& name_or_path, const ModelOptions& options) {
+  if (options.dtype != DType::kF32 && options.dtype != DType::kBF16) {
+    throw Error(ErrorCode::kInvalidArgument, "models do not run in this type", "dtype", "float32 or bfloat16",
+                NameOf(options.dtype));
+  }
   const std::filesystem::path folder = FindModel(name_or_path);
   std::error_code failed;
   if (!std::filesystem::is_directory(folder, failed)) {
@@ -34,7 +38,7 @@ std::unique_ptr<const Model> LoadModel(const std::string& name_or_path) {
                 "a folder with config.json, model.safetensors and the tokenizer's files");
   }
   const std::filesystem::path config_file = folder / "config.json";
-  const ModelSource source{name_or_path, folder, ReadConfig(config_file)};
+  const ModelSource source{name_or_path, folder, ReadConfig(config_file), options};
   const std::string type = ModelType(source.config);
   for (const Family& family : kFamilies) {
     if (family.model_type == type) return family.load(source);

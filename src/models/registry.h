@@ -14,6 +14,7 @@ struct ModelSource {
   std::string name;  // as the user named it
   std::filesystem::path folder;
   JsonObject config;  // its config.json
+  ModelOptions options;
 };
 
 // One loader a family; registry.cc lists them by config.json's model_type.

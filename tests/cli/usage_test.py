@@ -88,6 +88,7 @@ WRONG_LOOKS = [
     ([TEXT, "--threads", "0"], 2, r"--threads: bad number, expected a whole number from 1 to 1024"),
     ([TEXT, "--threads", "1025"], 2, r"--threads: bad number"),
     ([TEXT, "--threads", "two"], 2, r"--threads: bad number"),
+    ([TEXT, "--dtype", "f16"], 2, r'--dtype: unknown type, expected f32 or bf16'),
     ([TEXT, "--output", "look"], 2, r"--output: unknown kind of picture, expected .*\.html, \.svg, \.png or \.pdf"),
     ([TEXT, "--output", "look.jpg"], 2, r'--output: unknown kind of picture.*got "look\.jpg"'),
     ([TEXT, "--output", ".png"], 2, r"--output: unknown kind of picture"),

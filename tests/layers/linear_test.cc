@@ -8,6 +8,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cmath>
@@ -20,6 +21,7 @@
 
 #include "layers/noise.h"
 #include "runtime/cpu.h"
+#include "runtime/half.h"
 #include "runtime/threads.h"
 #include "support/guard.h"
 #include "support/tolerance.h"
@@ -118,6 +120,86 @@ TEST(Tiles, MultiplyAsTheFormulaSaysOnEveryInstructionSet) {
   ForceIsa(chosen);
 }
 
+std::vector<BFloat16> Rounded(const std::vector<float>& values) {
+  std::vector<BFloat16> rounded(values.size());
+  std::transform(values.begin(), values.end(), rounded.begin(), ToBFloat16);
+  return rounded;
+}
+
+std::vector<float> Widened(const std::vector<BFloat16>& values) {
+  std::vector<float> wide(values.size());
+  std::transform(values.begin(), values.end(), wide.begin(), [](BFloat16 value) { return ToFloat(value); });
+  return wide;
+}
+
+// Every pair of types of x and y. x holds bfloat16 values in either type, so it does not matter who rounds it.
+void CheckBFloat16(Backend make, const Case& c) {
+  SCOPED_TRACE(testing::Message() << c.rows << " x " << c.inputs << " -> " << c.outputs << ", activation "
+                                  << static_cast<int>(c.activation));
+  const std::vector<float> weight = Noise(1, c.outputs * c.inputs), bias = Noise(2, c.outputs);
+  const std::vector<BFloat16> x16 = Rounded(Noise(3, c.rows * c.inputs));
+  const std::vector<BFloat16> residual = Rounded(Noise(4, c.rows * c.outputs));
+  const std::vector<float> x = Widened(x16), rounded_weight = Widened(Rounded(weight));
+  const LinearParameters p{weight.data(), bias.data(), c.inputs, c.outputs, c.activation, DType::kBF16};
+  LinearParameters rounded = p;
+  rounded.weight = rounded_weight.data();
+  const auto backend = make(p);
+  const auto check = [&](const std::vector<float>& y, bool added, double epsilon) {
+    for (size_t i = 0; i < y.size(); ++i) {
+      const auto at = static_cast<int64_t>(i);
+      const auto [value, tolerance] = Expected(rounded, x.data() + at / c.outputs * c.inputs, at % c.outputs);
+      const double expected = value + (added ? ToFloat(residual[i]) : 0.0f);
+      ASSERT_NEAR(y[i], expected, tolerance + epsilon * std::fabs(expected)) << "element " << i;
+    }
+  };
+  for (const ConstRows& from : {ConstRows(x.data()), ConstRows(x16.data())}) {
+    for (Into into : {Into::kOverwrite, Into::kAdd}) {
+      std::vector<float> y = Widened(residual);
+      std::vector<BFloat16> y16 = residual;
+      backend->Run(from, c.rows, y.data(), into);
+      backend->Run(from, c.rows, y16.data(), into);
+      check(y, into == Into::kAdd, 0);
+      check(Widened(y16), into == Into::kAdd, test::Epsilon(DType::kBF16) / 2);
+    }
+  }
+}
+
+TEST(OneDnn, MultipliesInBFloat16WhereTheMachineCan) {
+  if (!OneDnnRunsBFloat16()) GTEST_SKIP() << "no instructions for bfloat16 here";
+  for (const Case& c : Cases()) CheckBFloat16(MakeOneDnnBackend, c);
+}
+
+TEST(Tiles, KeepBFloat16AndMultiplyFloat32OnEveryInstructionSet) {
+  const Isa chosen = ChosenIsa();
+  for (Isa isa : SupportedIsas()) {
+    SCOPED_TRACE(NameOf(isa));
+    ForceIsa(isa);
+    for (const Case& c : Cases()) CheckBFloat16(MakeTileBackend, c);
+  }
+  ForceIsa(chosen);
+}
+
+TEST(Linear, RunsInBFloat16Everywhere) {
+  const Isa chosen = ChosenIsa();
+  constexpr int64_t kInputs = 70, kOutputs = 50, kRows = 9;
+  const std::vector<float> weight = Noise(1, kInputs * kOutputs), x = Widened(Rounded(Noise(2, kRows * kInputs)));
+  for (Isa isa : SupportedIsas()) {
+    SCOPED_TRACE(NameOf(isa));
+    ForceIsa(isa);
+    const Linear linear(kInputs, LinearPart{weight.data(), nullptr, kOutputs}, Activation::kNone, DType::kBF16);
+    EXPECT_EQ(linear.dtype(), DType::kBF16);
+    std::vector<float> y(kRows * kOutputs);
+    linear.Forward(x.data(), kRows, y.data());
+    const std::vector<float> rounded = Widened(Rounded(weight));
+    const LinearParameters p{rounded.data(), nullptr, kInputs, kOutputs};
+    for (int64_t i = 0; i < kRows * kOutputs; ++i) {
+      const auto [value, tolerance] = Expected(p, x.data() + i / kOutputs * kInputs, i % kOutputs);
+      ASSERT_NEAR(y[static_cast<size_t>(i)], value, tolerance) << "element " << i;
+    }
+  }
+  ForceIsa(chosen);
+}
+
 TEST(Linear, PartsLieSideBySide) {
   constexpr int64_t kInputs = 20, kRows = 3;
   const std::vector<float> first = Noise(1, 7 * kInputs), second = Noise(2, 5 * kInputs), bias = Noise(3, 5);
@@ -137,7 +219,8 @@ TEST(Linear, PartsLieSideBySide) {
 
 TEST(Linear, NoRowsWriteNothing) {
   const std::vector<float> weight = Noise(1, 16);
-  Linear(4, LinearPart{weight.data(), nullptr, 4}).Forward(nullptr, 0, nullptr);
+  std::vector<float> x;
+  Linear(4, LinearPart{weight.data(), nullptr, 4}).Forward(ConstRows(x.data()), 0, Rows(x.data()));
 }
 
 TEST(Linear, ServesManyThreadsAtOnce) {
