@@ -75,18 +75,19 @@ class CaptureLayout {
 // which one thread runs in order.
 class CaptureRun {
  public:
-  CaptureRun(const Problem& problem, const std::vector<HeadJob>& jobs)
+  CaptureRun(const Problem& problem, const std::vector<HeadJob>& jobs, int64_t top_k)
       : jobs_(jobs), pack_(PackKernelsFor(ChosenIsa())), kernels_(CaptureKernelsFor(ChosenIsa())) {
     int64_t rows = 0;
     for (const HeadJob& job : jobs) rows = std::max(rows, job.block_rows);
     for (int thread = 0; thread < Threads(); ++thread) {
       scratch_.push_back(std::make_unique<Scratch>(rows, problem.layout, pack_.panel));
+      top_.emplace_back(top_k);
     }
   }
 
   // part_of(job, strip, row number in the job, row) gives the row's RowCapture.
   template <class PartOf>
-  void Run(int64_t top_k, RowValues values, const Progress& progress, const PartOf& part_of) {
+  void Run(RowValues values, const Progress& progress, const PartOf& part_of) {
     struct Task {
       int64_t job, strip;
     };
@@ -107,18 +108,19 @@ class CaptureRun {
             const int64_t number = b * job.block_rows + static_cast<int64_t>(r);
             parts.push_back(part_of(task.job, task.strip, number, rows.rows()[r]));
           }
-          RunBlock(rows, packed.head(task.job), top_k, values, parts, *scratch_[static_cast<size_t>(thread)]);
+          RunBlock(rows, packed.head(task.job), values, parts, static_cast<size_t>(thread));
         }
       }, progress);
     }
   }
 
  private:
-  void RunBlock(const BlockRows& rows, const PackedHead& packed, int64_t top_k, RowValues values,
-                std::vector<RowCapture>& parts, Scratch& scratch) const {
+  void RunBlock(const BlockRows& rows, const PackedHead& packed, RowValues values, std::vector<RowCapture>& parts,
+                size_t thread) {
+    Scratch& scratch = *scratch_[thread];
     kernels_.begin(rows.block(), scratch);
     for (int64_t tile = rows.first_tile(); tile < rows.last_tile(); ++tile) {
-      kernels_.add_tile(rows.block(), packed.tile(tile), parts.data(), top_k, values, scratch);
+      kernels_.add_tile(rows.block(), packed.tile(tile), parts.data(), top_[thread], values, scratch);
     }
   }
 
@@ -126,6 +128,7 @@ class CaptureRun {
   PackKernels pack_;
   CaptureKernels kernels_;
   std::vector<std::unique_ptr<Scratch>> scratch_;
+  std::vector<TopList> top_;
 };
 
 // Rows of a block, so that strips begin at the same rows whatever the threads and the other sequences.
@@ -141,7 +144,7 @@ void CaptureAllRows(const Problem& problem, const CaptureRequest& request, const
   AlignedBuffer<float> received(request.received ? static_cast<int64_t>(jobs.size()) * kStrips * group * capture.keys
                                                  : 0);
   std::fill_n(received.data(), received.size(), 0.0f);
-  CaptureRun(problem, jobs).Run(request.top_k, RowValues::kWeights, progress,
+  CaptureRun(problem, jobs, request.top_k).Run(RowValues::kWeights, progress,
                                 [&](int64_t job, int64_t strip, int64_t, const Row& row) {
     RowCapture part = layout.ForRow(row);
     layout.SetSinkWeight(row);
@@ -184,7 +187,7 @@ void CaptureChosenRows(const Problem& problem, const CaptureRequest& request, co
   for (const auto& [query, place] : chosen) queries.push_back(query);
   const std::vector<HeadJob> jobs = MakeJobs(staged, &queries);
   const RowValues values = request.row_kind == RowKind::kWeights ? RowValues::kWeights : RowValues::kScores;
-  CaptureRun(staged, jobs).Run(0, values, progress, [&](int64_t, int64_t, int64_t number, const Row& row) {
+  CaptureRun(staged, jobs, 0).Run(values, progress, [&](int64_t, int64_t, int64_t number, const Row& row) {
     return layout.ForChosen(row, chosen[static_cast<size_t>(number / problem.group())].second);
   });
 }

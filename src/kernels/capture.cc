@@ -1,6 +1,7 @@
 #include "kernels/capture.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 
 #include "kernels/phase.h"
@@ -18,23 +19,29 @@ namespace qkv {
 namespace HWY_NAMESPACE {
 namespace {
 
-// s = exp(s - max) / sum; returns the row's part of the entropy, -sum w ln w.
+constexpr float kLeastRelative = -200.0f;  // exp of it is zero, and zero times it is zero, unlike that of -inf
+
+// s = exp(s - max) / sum; returns the row's part of the entropy: -sum w ln w, where ln w = s - max - ln sum.
 float WeightRow(const RowCapture& row, Range span, float* s) {
   const F32 tag;
   const VecF32 max = hn::Set(tag, row.max), inverse = hn::Set(tag, row.inverse_sum);
-  const VecF32 log_sum = hn::Set(tag, -std::log(row.inverse_sum));
   const bool lowered = !(std::abs(row.max) <= kLargestBase);
   const RowExp exp(lowered ? 0.0f : row.max);
-  VecF32 entropy = hn::Zero(tag);
-  for (int64_t j = span.first; j < span.last; j += Lanes()) {
-    const VecF32 score = hn::LoadU(tag, s + j), relative = hn::Sub(score, max);
+  VecF32 below[2] = {hn::Zero(tag), hn::Zero(tag)}, mass[2] = {hn::Zero(tag), hn::Zero(tag)};
+  const auto step = [&](int n, float* at) HWY_ATTR {
+    const VecF32 score = hn::LoadU(tag, at), relative = hn::Sub(score, max);
     const VecF32 weight = hn::Mul(exp(tag, lowered ? relative : score), inverse);
-    hn::StoreU(weight, tag, s + j);
-    // A weight of zero adds nothing, though its logarithm is -inf.
-    const VecF32 part = hn::Mul(weight, hn::Sub(log_sum, relative));
-    entropy = hn::Add(entropy, hn::IfThenZeroElse(hn::Eq(weight, hn::Zero(tag)), part));
+    hn::StoreU(weight, tag, at);
+    below[n] = hn::NegMulAdd(weight, AtLeast(tag, relative, kLeastRelative), below[n]);
+    mass[n] = hn::Add(mass[n], weight);
+  };
+  for (int64_t j = span.first; j < span.last; j += 2 * Lanes()) {  // steps are four vectors
+    step(0, s + j);
+    step(1, s + j + Lanes());
   }
-  return hn::GetLane(hn::SumOfLanes(tag, entropy));
+  const VecF32 log_sum = hn::Set(tag, -std::log(row.inverse_sum));
+  const VecF32 all = hn::MulAdd(log_sum, hn::Add(mass[0], mass[1]), hn::Add(below[0], below[1]));
+  return hn::GetLane(hn::SumOfLanes(tag, all));
 }
 
 void AddReceived(const float* weights, Range range, float* received) {
@@ -46,28 +53,49 @@ void AddReceived(const float* weights, Range range, float* received) {
   for (; j < range.last; ++j) received[j] += weights[j];
 }
 
-// Keeps the row's top_k sorted: weight descending, and keys come in ascending order, so ties keep the lower one.
-void Insert(const RowCapture& row, int64_t top_k, int32_t key, float weight) {
-  int64_t at = top_k - 1;
-  for (; at > 0 && row.top_weights[at - 1] < weight; --at) {
-    row.top_weights[at] = row.top_weights[at - 1];
-    row.top_keys[at] = row.top_keys[at - 1];
+// Puts a key where it belongs: weight descending, and keys come in ascending order, so ties keep the lower one. Every
+// place becomes the middle one of what it holds, what the place before it holds, and the new weight.
+void Insert(TopList& top, int32_t key, float weight) {
+  const F32 tag;
+  const hn::RebindToSigned<F32> ints;
+  const VecF32 added = hn::Set(tag, weight);
+  for (int64_t c = (top.size() - 1) / Lanes() * Lanes(); c >= 0; c -= Lanes()) {
+    float* weights = top.weights() + c;
+    int32_t* keys = top.keys() + c;
+    const bool last = weights[-1] >= weight;
+    const VecF32 here = hn::Load(tag, weights), before = hn::LoadU(tag, weights - 1);
+    const auto stays = hn::RebindMask(ints, hn::Ge(here, added)), comes = hn::RebindMask(ints, hn::Ge(before, added));
+    const auto moved = hn::IfThenElse(comes, hn::Set(ints, key), hn::LoadU(ints, keys - 1));
+    hn::Store(hn::IfThenElse(stays, hn::Load(ints, keys), moved), ints, keys);
+    hn::Store(hn::Max(here, hn::Min(added, before)), tag, weights);
+    if (last) return;
   }
-  row.top_weights[at] = weight;
-  row.top_keys[at] = key;
 }
 
-void KeepTop(const RowCapture& row, int64_t top_k, int64_t tile_first, Range span, const float* weights) {
+void KeepTop(const RowCapture& row, int64_t tile_first, Range span, const float* weights, TopList& top) {
   const F32 tag;
+  const int64_t size = top.size();
+  VecF32 least = hn::Set(tag, row.top_weights[size - 1]);
+  bool loaded = false;
   for (int64_t j = span.first; j < span.last; j += Lanes()) {
-    const VecF32 least = hn::Set(tag, row.top_weights[top_k - 1]);
-    if (hn::AllFalse(tag, hn::Gt(hn::LoadU(tag, weights + j), least))) continue;
-    for (int64_t l = j; l < j + Lanes(); ++l) {
-      if (weights[l] > row.top_weights[top_k - 1]) {
-        Insert(row, top_k, static_cast<int32_t>(tile_first + l), weights[l]);
-      }
+    const auto greater = hn::Gt(hn::LoadU(tag, weights + j), least);
+    if (hn::AllFalse(tag, greater)) continue;
+    if (!loaded) {
+      std::copy_n(row.top_weights, size, top.weights());
+      std::copy_n(row.top_keys, size, top.keys());
+      loaded = true;
     }
+    uint8_t bytes[8] = {};
+    hn::StoreMaskBits(tag, greater, bytes);
+    for (unsigned bits = bytes[0] | bytes[1] << 8; bits != 0; bits &= bits - 1) {
+      const int64_t key = j + std::countr_zero(bits);
+      if (weights[key] > top.weights()[size - 1]) Insert(top, static_cast<int32_t>(tile_first + key), weights[key]);
+    }
+    least = hn::Set(tag, top.weights()[size - 1]);
   }
+  if (!loaded) return;
+  std::copy_n(top.weights(), size, row.top_weights);
+  std::copy_n(top.keys(), size, row.top_keys);
 }
 
 void Begin(const Block& block, Scratch& scratch) noexcept {
@@ -75,7 +103,7 @@ void Begin(const Block& block, Scratch& scratch) noexcept {
   LoadQueries(block, scratch.queries());
 }
 
-void AddRow(const Row& row, const KeyTile& tile, Range span, const RowCapture& capture, int64_t top_k,
+void AddRow(const Row& row, const KeyTile& tile, Range span, const RowCapture& capture, TopList& top,
             RowValues values, float* s) {
   const Range range = VisibleInTile(row, tile.first);
   if (range.empty()) return;
@@ -83,21 +111,21 @@ void AddRow(const Row& row, const KeyTile& tile, Range span, const RowCapture& c
     const float entropy = WeightRow(capture, span, s);
     if (capture.entropy != nullptr) *capture.entropy += entropy;
     if (capture.received != nullptr) AddReceived(s, range, capture.received + tile.first);
-    if (top_k > 0) KeepTop(capture, top_k, tile.first, span, s);
+    if (top.size() > 0) KeepTop(capture, tile.first, span, s, top);
   }
   if (capture.values != nullptr) {
     std::copy(s + range.first, s + range.last, capture.values + tile.first + range.first);
   }
 }
 
-void AddTile(const Block& block, const KeyTile& tile, RowCapture* captures, int64_t top_k, RowValues values,
+void AddTile(const Block& block, const KeyTile& tile, RowCapture* captures, TopList& top, RowValues values,
              Scratch& scratch) noexcept {
   const GroupRanges ranges(block, tile.first);
   PhaseTimer timer(Phase::kScores);
   if (ScoreTile(block, tile, ranges, scratch.queries(), scratch.scores()).empty()) return;
   timer.Next(Phase::kLook);
   for (int64_t r = 0; r < block.count; ++r) {
-    AddRow(block.rows[r], tile, WholeSteps(ranges.group[r / kTileRows]), captures[r], top_k, values,
+    AddRow(block.rows[r], tile, WholeSteps(ranges.group[r / kTileRows]), captures[r], top, values,
            scratch.scores() + r * kScoreStride);
   }
 }

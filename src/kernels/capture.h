@@ -1,9 +1,12 @@
 // The second pass over score tiles: exact weights from the row's maximum and sum, and what is kept of them.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "kernels/block.h"
+#include "runtime/aligned.h"
 
 namespace qkv {
 
@@ -19,11 +22,32 @@ struct RowCapture {
 
 enum class RowValues { kWeights, kScores };
 
+// Where a thread keeps the top of the row that it works on: weights descending, after a vector of infinities and before
+// enough room for a vector, so that inserting moves whole vectors.
+class TopList {
+ public:
+  explicit TopList(int64_t size)
+      : size_(size), weights_(kFront + size + kFront), keys_(kFront + size + kFront) {
+    std::fill_n(weights_.data(), kFront, HUGE_VALF);
+    std::fill_n(weights_.data() + kFront, size + kFront, 0.0f);
+    std::fill_n(keys_.data(), keys_.size(), -1);
+  }
+  int64_t size() const { return size_; }
+  float* weights() { return weights_.data() + kFront; }
+  int32_t* keys() { return keys_.data() + kFront; }
+
+ private:
+  static constexpr int64_t kFront = 16;  // floats of the widest vector
+  int64_t size_;
+  AlignedBuffer<float> weights_;
+  AlignedBuffer<int32_t> keys_;
+};
+
 struct CaptureKernels {
   void (*begin)(const Block& block, Scratch& scratch) noexcept;  // loads and scales the queries
-  // Adds a tile to every row's capture (captures: one a row of the block).
-  void (*add_tile)(const Block& block, const KeyTile& tile, RowCapture* captures, int64_t top_k,
-                   RowValues values, Scratch& scratch) noexcept;
+  // Adds a tile to every row's capture (captures: one a row of the block; top: of the request's size).
+  void (*add_tile)(const Block& block, const KeyTile& tile, RowCapture* captures, TopList& top, RowValues values,
+                   Scratch& scratch) noexcept;
 };
 
 CaptureKernels CaptureKernelsFor(Isa isa);

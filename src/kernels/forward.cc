@@ -152,12 +152,26 @@ void Merge(const Block& block, const Sums& from, Scratch& scratch) noexcept {
   }
 }
 
-void StoreRow(const float* from, const Layout& layout, void* to) {
+// out = factor * from, in the layout's type; uses `from` up.
+void StoreRow(float factor, float* from, const Layout& layout, void* to) {
+  const F32 tag;
+  const int64_t dv = layout.dv;
   if (layout.q_dtype == DType::kF32 && layout.out_channel == 1) {
-    std::copy_n(from, layout.dv, static_cast<float*>(to));
+    const VecF32 f = hn::Set(tag, factor);
+    float* out = static_cast<float*>(to);
+    int64_t c = 0;
+    for (; c + Lanes() <= dv; c += Lanes()) hn::StoreU(hn::Mul(hn::LoadU(tag, from + c), f), tag, out + c);
+    for (; c < dv; ++c) out[c] = from[c] * factor;
     return;
   }
-  for (int64_t c = 0; c < layout.dv; ++c) StoreDouble(from[c], to, layout.q_dtype, c * layout.out_channel);
+  ScaleRow(factor, from, ValueWidth(dv));
+  if (layout.q_dtype == DType::kF16 && layout.out_channel == 1) {
+    ConvertFromFloat(from, dv, static_cast<Float16*>(to));
+  } else if (layout.q_dtype == DType::kBF16 && layout.out_channel == 1) {
+    ConvertFromFloat(from, dv, static_cast<BFloat16*>(to));
+  } else {
+    for (int64_t c = 0; c < dv; ++c) StoreDouble(from[c], to, layout.q_dtype, c * layout.out_channel);
+  }
 }
 
 void Finish(const Block& block, const Sums& total, Scratch& scratch) noexcept {
@@ -168,8 +182,7 @@ void Finish(const Block& block, const Sums& total, Scratch& scratch) noexcept {
     float* out = total.out + r * stride;
     const bool blocked = total.max[r] == kBlocked;
     if (blocked) std::fill_n(out, width, 0.0f);
-    else ScaleRow(1.0f / total.sum[r], out, width);
-    StoreRow(out, *block.layout, row.out);
+    StoreRow(blocked ? 1.0f : 1.0f / total.sum[r], out, *block.layout, row.out);
     if (row.lse == nullptr) continue;
     // The base's rounding, common to all terms of the sum, is taken out: one visible key gives its score exactly.
     *row.lse = blocked ? kBlocked : total.max[r] + std::log(total.sum[r] / ExpOfBase(total.max[r]));
