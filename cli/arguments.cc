@@ -7,6 +7,7 @@
 
 #include "cli/exit_status.h"
 #include "qkv/error.h"
+#include "runtime/threads.h"
 
 namespace qkv::cli {
 
@@ -26,6 +27,11 @@ int64_t ParseCount(const std::string& option, const std::string& text, int64_t l
     throw Error(ErrorCode::kInvalidArgument, "bad number", option, range, Quote(text));
   }
   return *value;
+}
+
+void UseThreads(const std::string& text) {
+  constexpr int64_t kMost = 1024;  // far above it the system cannot make them, and OpenMP gives up loudly
+  SetThreads(static_cast<int>(ParseCount("--threads", text, 1, kMost)));
 }
 
 IndexList::IndexList(std::string option, const std::string& text) : option_(std::move(option)) {

@@ -23,13 +23,10 @@
 #include "qkv/error.h"
 #include "qkv/model.h"
 #include "qkv/view.h"
-#include "runtime/threads.h"
 #include "view/write_file.h"
 
 namespace qkv::cli {
 namespace {
-
-constexpr int64_t kMostThreads = 1024;  // far above it the system cannot make them, and OpenMP gives up loudly
 
 // The options as they were given.
 struct LookOptions {
@@ -80,7 +77,7 @@ LookPlan MakePlan(const LookOptions& options) {
   if (options.heads) plan.heads = IndexList("--head", *options.heads);
   if (options.top) plan.top_k = ParseCount("--top", *options.top, 1, INT64_MAX);
   if (options.dtype) plan.model.dtype = ParseDType(*options.dtype);
-  if (options.threads) SetThreads(static_cast<int>(ParseCount("--threads", *options.threads, 1, kMostThreads)));
+  if (options.threads) UseThreads(*options.threads);
   if (options.skip_first && options.json && options.outputs.empty()) {
     throw Error(ErrorCode::kInvalidArgument, "changes the pictures, which --json alone does not draw",
                 "--skip-first");

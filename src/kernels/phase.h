@@ -1,5 +1,5 @@
-// Where the kernels' time goes: ticks by phase, counted while somebody asks for them. Otherwise a timer is one load
-// and one branch, once a tile.
+// Where the kernels' time goes: ticks by phase, counted while somebody asks for them. Otherwise a timer is one
+// load and one branch, once a tile.
 #pragma once
 
 #include <array>

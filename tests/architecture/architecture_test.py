@@ -23,7 +23,8 @@ MAY_USE = {
     "view": ["runtime"],
     "models": ["runtime", "kernels", "attention", "layers", "formats", "text"],
     "train": ["runtime", "kernels", "attention", "layers", "formats", "text", "models"],
-    "cli": ["runtime", "kernels", "attention", "layers", "formats", "text", "view", "models", "train"],
+    "bench": ["runtime", "kernels", "attention", "layers", "models"],
+    "cli": ["runtime", "kernels", "attention", "layers", "formats", "text", "view", "models", "train", "bench"],
 }
 
 # The layer that defines what a public header declares. A capture is a plain struct that attention and models fill
