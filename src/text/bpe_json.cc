@@ -54,11 +54,10 @@ class MergeReader {
 
   std::pair<std::string_view, std::string_view> Sides(const nlohmann::json& item) const {
     if (item.is_string()) {
-      const std::string_view text = item.get_ref<const std::string&>();
-      const size_t space = text.find(' ');
-      if (space == std::string_view::npos || text.find(' ', space + 1) != std::string_view::npos)
-        Fail("no merge", "two pieces with a space between", Quoted(text));
-      return {text.substr(0, space), text.substr(space + 1)};
+      const std::string& text = item.get_ref<const std::string&>();
+      const auto sides = SplitMerge(text);
+      if (!sides) Fail("no merge", "two pieces with a space between", Quoted(text));
+      return *sides;
     }
     if (!item.is_array() || item.size() != 2 || !item[0].is_string() || !item[1].is_string())
       Fail("no merge", "two pieces", item.type_name());
@@ -243,6 +242,7 @@ std::unique_ptr<const Tokenizer> BpeFromJson(const JsonNode& root, std::vector<V
   settings.before = std::move(frame.before);
   settings.after = std::move(frame.after);
   ReadDecoder(root.At("decoder"), settings);
+  if (settings.rules.alphabet == BpeAlphabet::kCharacters) CutAtMarks(settings.decoder.space, settings);
   return std::make_unique<BpeTokenizer>(std::move(settings));
 }
 

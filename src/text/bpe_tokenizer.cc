@@ -1,5 +1,6 @@
 #include "text/bpe_tokenizer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "qkv/error.h"
@@ -26,7 +27,28 @@ std::optional<char> ByteOfName(std::string_view token) {
   return static_cast<char>(value);
 }
 
+bool ReachesAcross(std::string_view piece, std::string_view mark) {
+  bool seen_other = false;
+  while (!piece.empty()) {
+    const bool is_mark = piece.starts_with(mark);
+    if (is_mark && seen_other) return true;
+    seen_other = seen_other || !is_mark;
+    piece.remove_prefix(is_mark ? mark.size() : 1);
+  }
+  return false;
+}
+
 }  // namespace
+
+void CutAtMarks(std::string_view mark, BpeSettings& settings) {
+  const Vocabulary& vocabulary = settings.vocabulary;
+  // An unknown mark could become one token with what is unknown before it.
+  if (mark.empty() || !vocabulary.ids.Find(mark) || settings.rules.ignore_merges) return;
+  const auto& pieces = vocabulary.pieces;
+  if (std::any_of(pieces.begin(), pieces.end(), [&](const auto& piece) { return ReachesAcross(piece, mark); }))
+    return;
+  settings.pre_tokenizer.emplace_back(MarkedWords{std::string(mark)});
+}
 
 BpeTokenizer::BpeTokenizer(BpeSettings settings)
     : settings_(std::move(settings)),

@@ -34,6 +34,10 @@ struct BpeSettings {
   CharacterDecoder decoder;
 };
 
+// Where no piece reaches across the start of a mark for spaces, words may be cut there without any change to
+// the tokens, and then they are: short words are soon known.
+void CutAtMarks(std::string_view mark, BpeSettings& settings);
+
 class BpeTokenizer final : public Tokenizer {
  public:
   explicit BpeTokenizer(BpeSettings settings);

@@ -50,4 +50,10 @@ const MergeTable::Merge* MergeTable::Find(int32_t left, int32_t right) const {
   return slot.key == kFree ? nullptr : &slot.merge;
 }
 
+std::optional<std::pair<std::string_view, std::string_view>> SplitMerge(std::string_view text) {
+  const size_t space = text.find(' ');
+  if (space == std::string_view::npos || text.find(' ', space + 1) != std::string_view::npos) return {};
+  return std::pair(text.substr(0, space), text.substr(space + 1));
+}
+
 }  // namespace qkv

@@ -4,6 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace qkv {
@@ -37,5 +40,8 @@ class MergeTable {
   std::vector<Slot> slots_;  // open addressing, at most half of them taken
   size_t count_ = 0;
 };
+
+// The two pieces of a merge as files write it, "a b"; nothing where the text is anything else.
+std::optional<std::pair<std::string_view, std::string_view>> SplitMerge(std::string_view text);
 
 }  // namespace qkv

@@ -1,6 +1,7 @@
 #include "text/pre_tokenizer.h"
 
 #include <string_view>
+#include <utility>
 
 namespace qkv {
 namespace {
@@ -83,6 +84,20 @@ Words ApplyStep(const Metaspace& step, const Words& words, AlignedText& text) {
   });
   rewriter.Finish();
   return rewritten;
+}
+
+Words ApplyStep(const MarkedWords& step, const Words& words, AlignedText& text) {
+  const std::string_view all = text.text();
+  return SplitEach(words, [&](TextRange word, Words& out) {
+    const std::string_view bytes = all.substr(0, word.last);
+    size_t first = word.first, after = word.first;  // `after` the last mark seen
+    for (size_t at = first; (at = bytes.find(step.mark, at)) != std::string_view::npos;
+         at += step.mark.size()) {
+      if (at > after) out.push_back({std::exchange(first, at), at});
+      after = at + step.mark.size();
+    }
+    out.push_back({first, word.last});
+  });
 }
 
 }  // namespace

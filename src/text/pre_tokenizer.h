@@ -28,8 +28,12 @@ struct Metaspace {
   Words words = Words::kCut;
 };
 
+struct MarkedWords {  // a mark, or a row of them, starts a word
+  std::string mark;
+};
+
 using PreTokenizer = std::vector<  // one after the other
-    std::variant<Gpt2Words, Gpt4Words, DigitWords, RegexSplitter, LeadingSpace, Metaspace>>;
+    std::variant<Gpt2Words, Gpt4Words, DigitWords, RegexSplitter, LeadingSpace, Metaspace, MarkedWords>>;
 
 // The words of the text, which some steps rewrite.
 std::vector<TextRange> SplitWords(const PreTokenizer& pre_tokenizer, AlignedText& text);
