@@ -44,10 +44,16 @@ HWY_INLINE Integers LoadBytes(const uint8_t* from) {
   return hn::PromoteTo(I16(), hn::LoadU(bytes, from));
 }
 
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_SSE4  // as in convert-inl.h
+#define QKV_SCALAR_HALVES
+#else
+#undef QKV_SCALAR_HALVES
+#endif
+
 HWY_INLINE float HalfAt(const uint8_t* from) {
   Float16 half;
   std::memcpy(&half, from, sizeof half);
-#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_SSE4  // as convert-inl.h
+#ifdef QKV_SCALAR_HALVES
   return ToFloat(half);
 #else
   const hn::FixedTag<uint16_t, 4> bits;
@@ -55,6 +61,23 @@ HWY_INLINE float HalfAt(const uint8_t* from) {
   return hn::GetLane(hn::PromoteTo(hn::FixedTag<float, 4>(), hn::BitCast(halves, hn::Set(bits, half.bits))));
 #endif
 }
+
+#ifndef QKV_SCALAR_HALVES
+inline constexpr int kPairs = kFloatLanes / 2;
+
+// The first two halves of kPairs blocks, `step` bytes apart, side by side.
+HWY_INLINE Floats PairsAt(const uint8_t* block, int64_t step) {
+  const hn::CappedTag<uint32_t, kPairs> tag;
+  const auto at = [&](int i) HWY_ATTR {
+    uint32_t bits;
+    std::memcpy(&bits, block + i * step, sizeof bits);
+    return hn::Set(tag, bits);
+  };
+  auto pairs = hn::OddEven(at(1), at(0));
+  if constexpr (kPairs == 4) pairs = hn::ConcatUpperLower(tag, hn::OddEven(at(3), at(2)), pairs);
+  return hn::PromoteTo(FloatTag(), hn::BitCast(hn::Rebind<hwy::float16_t, FloatTag>(), pairs));
+}
+#endif
 
 // sum + integers * q, two neighbouring products in each lane; some of them may go to `other`.
 HWY_INLINE hn::Vec<I32> AddProducts(Integers integers, const int16_t* q, hn::Vec<I32> sum,
