@@ -59,12 +59,13 @@ void Serve(const qkv::Model& model) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  if (argc != 2) {
-    std::fputs("usage: minilm_forward MODEL\n", stderr);
+  const std::string dtype = argc == 3 ? argv[2] : "f32";
+  if (argc < 2 || argc > 3 || (dtype != "f32" && dtype != "bf16")) {
+    std::fputs("usage: minilm_forward MODEL [f32|bf16]\n", stderr);
     return 2;
   }
   const auto start = Clock::now();
-  const auto model = qkv::LoadModel(argv[1]);
+  const auto model = qkv::LoadModel(argv[1], {dtype == "bf16" ? qkv::DType::kBF16 : qkv::DType::kF32});
   std::printf("loaded %.3f\n", MillisecondsSince(start));
   std::fflush(stdout);
   Serve(*model);

@@ -7,6 +7,8 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.h.
 #include "hwy/highway.h"
+#include "kernels/round-inl.h"
+#include "runtime/half.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv {
@@ -35,7 +37,7 @@ HWY_INLINE float SumOf(const float* x, int64_t width, const VectorOp& vector_op,
 
 // The variance takes a second pass over the row, which is in the nearest cache: one pass of sums of squares
 // would lose all its digits where the mean is large.
-void LayerNorm(const float* x, int64_t rows, const LayerNormParameters& p, float* out) {
+void LayerNorm(const float* x, int64_t rows, const LayerNormParameters& p, float* out, BFloat16* rounded) {
   using Tag = hn::ScalableTag<float>;
   const Tag tag;
   const auto lanes = static_cast<int64_t>(hn::Lanes(tag));
@@ -56,9 +58,15 @@ void LayerNorm(const float* x, int64_t rows, const LayerNormParameters& p, float
     int64_t i = 0;
     for (; i + lanes <= p.width; i += lanes) {
       const auto normal = hn::Mul(hn::Sub(hn::LoadU(tag, x + i), mean_vector), scale_vector);
-      hn::StoreU(hn::MulAdd(normal, hn::LoadU(tag, p.gain + i), hn::LoadU(tag, p.shift + i)), tag, out + i);
+      const auto value = hn::MulAdd(normal, hn::LoadU(tag, p.gain + i), hn::LoadU(tag, p.shift + i));
+      hn::StoreU(value, tag, out + i);
+      if (rounded != nullptr) StoreRounded(value, rounded + i);
     }
-    for (; i < p.width; ++i) out[i] = (x[i] - mean) * scale * p.gain[i] + p.shift[i];
+    for (; i < p.width; ++i) {
+      out[i] = (x[i] - mean) * scale * p.gain[i] + p.shift[i];
+      if (rounded != nullptr) rounded[i] = ToBFloat16(out[i]);
+    }
+    if (rounded != nullptr) rounded += p.width;
   }
 }
 
@@ -72,14 +80,15 @@ HWY_AFTER_NAMESPACE();
 namespace qkv {
 namespace {
 
-using LayerNormKernel = void (*)(const float*, int64_t, const LayerNormParameters&, float*);
+using LayerNormKernel = void (*)(const float*, int64_t, const LayerNormParameters&, float*, BFloat16*);
 
 LayerNormKernel PickLayerNorm(Isa isa) { QKV_PICK_TABLE(isa, LayerNorm) }
 
 }  // namespace
 
-void LayerNormRows(const float* x, int64_t rows, const LayerNormParameters& parameters, float* out) noexcept {
-  PickLayerNorm(ChosenIsa())(x, rows, parameters, out);
+void LayerNormRows(const float* x, int64_t rows, const LayerNormParameters& parameters, float* out,
+                   BFloat16* rounded) noexcept {
+  PickLayerNorm(ChosenIsa())(x, rows, parameters, out, rounded);
 }
 
 }  // namespace qkv

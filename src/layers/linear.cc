@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "qkv/error.h"
 #include "runtime/aligned.h"
 #include "runtime/cpu.h"
+#include "runtime/threads.h"
 
 namespace qkv {
 namespace {
@@ -47,6 +49,20 @@ class Stacked {
   LinearParameters parameters_;
 };
 
+// Rows that are multiplied before they are activated: few enough for their results to be in the second-level caches
+// still, and enough for multiplies at full speed.
+constexpr int64_t kActivatedRows = 256;
+
+void ActivateAll(Activation activation, Rows y, int64_t count) {
+  constexpr int64_t kTaskValues = 16384;  // some 5 us, several times what handing out a task costs
+  ParallelFor((count + kTaskValues - 1) / kTaskValues, [&](int64_t task, int) {
+    const int64_t first = task * kTaskValues, values = std::min(kTaskValues, count - first);
+    const Rows part = y.From(first);
+    if (y.dtype == DType::kBF16) return Activate(activation, static_cast<BFloat16*>(part.data), values);
+    Activate(activation, static_cast<float*>(part.data), values);
+  });
+}
+
 std::unique_ptr<const LinearBackend> MakeBackend(const LinearParameters& parameters) {
   const bool portable = ChosenIsa() == Isa::kPortable;  // asked for: no generated code either
   const bool runs = parameters.dtype == DType::kBF16 ? OneDnnRunsBFloat16() : OneDnnRuns();
@@ -56,10 +72,9 @@ std::unique_ptr<const LinearBackend> MakeBackend(const LinearParameters& paramet
 }  // namespace
 
 Linear::Linear(int64_t inputs, std::span<const LinearPart> parts, Activation activation, DType dtype)
-    : inputs_(inputs), outputs_(TotalOutputs(parts)), dtype_(dtype) {
+    : inputs_(inputs), outputs_(TotalOutputs(parts)), activation_(activation), dtype_(dtype) {
   const Stacked stacked(inputs, parts);
   LinearParameters parameters = stacked.parameters();
-  parameters.activation = activation;
   parameters.dtype = dtype;
   backend_ = MakeBackend(parameters);
 }
@@ -68,7 +83,17 @@ Linear::Linear(int64_t inputs, const LinearPart& part, Activation activation, DT
     : Linear(inputs, std::span(&part, 1), activation, dtype) {}
 
 void Linear::Forward(ConstRows x, int64_t rows, Rows y, Into into) const {
-  if (rows > 0) backend_->Run(x, rows, y, into);
+  if (activation_ == Activation::kNone) {
+    if (rows > 0) backend_->Run(x, rows, y, into);
+    return;
+  }
+  if (into == Into::kAdd) throw Error(ErrorCode::kInternal, "a layer with an activation does not add to its output");
+  for (int64_t first = 0; first < rows; first += kActivatedRows) {
+    const int64_t count = std::min(kActivatedRows, rows - first);
+    const Rows y_rows = y.From(first * outputs_);
+    backend_->Run(x.From(first * inputs_), count, y_rows, into);
+    ActivateAll(activation_, y_rows, count * outputs_);
+  }
 }
 
 }  // namespace qkv

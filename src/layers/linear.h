@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 
+#include "kernels/activation.h"
 #include "layers/linear_backend.h"
 
 namespace qkv {
@@ -28,7 +29,8 @@ class Linear {
   Linear(int64_t inputs, const LinearPart& part, Activation activation = Activation::kNone,
          DType dtype = DType::kF32);
 
-  // x (rows, inputs) -> y (rows, outputs), contiguous, apart from each other. Into::kAdd adds to y: a residual.
+  // x (rows, inputs) -> y (rows, outputs), contiguous, apart from each other. Into::kAdd adds to y: a residual (of a
+  // layer without activation).
   // Rows of a bfloat16 layer may be float32 or bfloat16, x and y apart from each other; of a float32 layer, float32.
   // Error{kInternal} for a failure of oneDNN, Error{kOutOfMemory}.
   void Forward(ConstRows x, int64_t rows, Rows y, Into into = Into::kOverwrite) const;
@@ -36,9 +38,11 @@ class Linear {
   int64_t inputs() const { return inputs_; }
   int64_t outputs() const { return outputs_; }
   DType dtype() const { return dtype_; }
+  DType operand() const { return backend_->operand(); }  // the type of x that needs no conversion
 
  private:
   int64_t inputs_, outputs_;
+  Activation activation_;
   DType dtype_;
   std::unique_ptr<const LinearBackend> backend_;
 };

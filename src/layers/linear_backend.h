@@ -8,20 +8,12 @@
 
 namespace qkv {
 
-enum class Activation {
-  kNone,
-  kRelu,
-  kGeluErf,   // x / 2 * (1 + erf(x / sqrt(2))) (Hendrycks & Gimpel 2016)
-  kGeluTanh,  // the same paper's approximation: x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))
-};
-
-enum class Into { kOverwrite, kAdd };  // y = f(...), or y += f(...)
+enum class Into { kOverwrite, kAdd };  // y = x W^T + b, or y += x W^T + b
 
 struct LinearParameters {
   const float* weight = nullptr;  // (outputs, inputs), row-major
   const float* bias = nullptr;    // (outputs), or null
   int64_t inputs = 0, outputs = 0;
-  Activation activation = Activation::kNone;
   // kF32, or kBF16: the weight is rounded to bfloat16 and kept so; products of bfloat16 are exact in float32, and sums
   // are of float32.
   DType dtype = DType::kF32;
@@ -31,6 +23,8 @@ class LinearBackend {
  public:
   virtual ~LinearBackend() = default;
   virtual void Run(ConstRows x, int64_t rows, Rows y, Into into) const = 0;
+  // The type of x that is multiplied as it is; the other one is converted first.
+  virtual DType operand() const = 0;
 };
 
 // Whether oneDNN is built in and can generate and run code in this process; tried once, at the first call.

@@ -42,7 +42,6 @@ dnnl::stream& ThreadStream() {
 // What generated code depends on. Threads: oneDNN divides the work, and sizes its scratch memory, at creation.
 struct MultiplyKey {
   int64_t rows, inputs, outputs;
-  Activation activation;
   Into into;
   bool biased;
   DType dtype, y_dtype;  // of x and the weight, of y
@@ -57,27 +56,10 @@ struct Multiply {
   memory::desc x, weight, y, scratch;
 };
 
-void AppendActivation(dnnl::post_ops& steps, Activation activation) {
-  const auto append = [&](dnnl::algorithm algorithm) {
-#if DNNL_VERSION_MAJOR >= 3
-    steps.append_eltwise(algorithm, 0, 0);
-#else
-    steps.append_eltwise(1, algorithm, 0, 0);
-#endif
-  };
-  switch (activation) {
-    case Activation::kNone: return;
-    case Activation::kRelu: return append(dnnl::algorithm::eltwise_relu);
-    case Activation::kGeluErf: return append(dnnl::algorithm::eltwise_gelu_erf);
-    case Activation::kGeluTanh: return append(dnnl::algorithm::eltwise_gelu_tanh);
-  }
-}
-
 memory::desc BiasShape(int64_t outputs) { return {{1, outputs}, kFloat, memory::format_tag::ab}; }
 
 dnnl::matmul::primitive_desc Describe(const MultiplyKey& key, const memory::desc& x, const memory::desc& y) {
   dnnl::post_ops steps;
-  AppendActivation(steps, key.activation);
   if (key.into == Into::kAdd) steps.append_sum(1);
   dnnl::primitive_attr attributes;
   attributes.set_post_ops(steps);
@@ -193,7 +175,6 @@ class OneDnnBackend : public LinearBackend {
   explicit OneDnnBackend(const LinearParameters& p)
       : inputs_(p.inputs),
         outputs_(p.outputs),
-        activation_(p.activation),
         dtype_(p.dtype),
         weight_(p, Cache().Get(Key(kUsualRows, Into::kOverwrite, p.bias != nullptr, p.dtype))->weight) {
     if (p.bias == nullptr) return;
@@ -218,15 +199,16 @@ class OneDnnBackend : public LinearBackend {
                        std::to_string(inputs_) + ", " + std::to_string(outputs_) + ")");
   }
 
+  DType operand() const override { return dtype_; }
+
  private:
   static constexpr int64_t kUsualRows = 64;  // whose layout is packed first
 
   MultiplyKey Key(int64_t rows, Into into, bool biased, DType y_dtype) const {
-    return {rows, inputs_, outputs_, activation_, into, biased, dtype_, y_dtype, Threads()};
+    return {rows, inputs_, outputs_, into, biased, dtype_, y_dtype, Threads()};
   }
 
   int64_t inputs_, outputs_;
-  Activation activation_;
   DType dtype_;
   PackedWeight weight_;
   AlignedBuffer<float> bias_;
@@ -250,7 +232,7 @@ bool TryOneDnn() {
     constexpr int64_t kSize = 32;
     const std::vector<float> ones(kSize * kSize, 1.0f);
     std::vector<float> y(kSize * kSize);
-    OneDnnBackend({ones.data(), ones.data(), kSize, kSize, Activation::kNone, DType::kF32})
+    OneDnnBackend({ones.data(), ones.data(), kSize, kSize, DType::kF32})
         .Run(ones.data(), kSize, y.data(), Into::kOverwrite);
     return y.front() == kSize + 1.0f && y.back() == kSize + 1.0f;
   } catch (const dnnl::error&) {

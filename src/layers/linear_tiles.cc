@@ -1,6 +1,5 @@
 // A Linear on the project's own tiles.
 #include <algorithm>
-#include <cmath>
 #include <type_traits>
 
 #include "kernels/project.h"
@@ -12,23 +11,12 @@
 namespace qkv {
 namespace {
 
-float Activate(Activation activation, float x) {
-  switch (activation) {
-    case Activation::kNone: return x;
-    case Activation::kRelu: return std::max(x, 0.0f);
-    case Activation::kGeluErf: return 0.5f * x * (1.0f + std::erf(x * 0.70710678f));
-    case Activation::kGeluTanh: return 0.5f * x * (1.0f + std::tanh(0.79788456f * (x + 0.044715f * x * x * x)));
-  }
-  return x;
-}
-
 // Weights of type T, multiplied as float32.
 template <class T> class TileBackend : public LinearBackend {
  public:
   explicit TileBackend(const LinearParameters& p)
       : inputs_(p.inputs),
         outputs_(p.outputs),
-        activation_(p.activation),
         kernel_(ChosenPanelKernel()),
         columns_(kernel_.columns),
         panels_((p.outputs + columns_ - 1) / columns_),
@@ -54,6 +42,8 @@ template <class T> class TileBackend : public LinearBackend {
     });
   }
 
+  DType operand() const override { return DType::kF32; }
+
  private:
   static float Read(float value) { return value; }
   static float Read(BFloat16 value) { return ToFloat(value); }
@@ -73,14 +63,13 @@ template <class T> class TileBackend : public LinearBackend {
     for (int64_t r = 0; r < rows; ++r) {
       Y* to = y + (row + r) * outputs_ + first;
       for (int64_t n = 0; n < count; ++n) {
-        const float value = Activate(activation_, sums[r * columns_ + n] + bias_[first + n]);
+        const float value = sums[r * columns_ + n] + bias_[first + n];
         Write(into == Into::kAdd ? Read(to[n]) + value : value, to[n]);
       }
     }
   }
 
   int64_t inputs_, outputs_;
-  Activation activation_;
   PanelKernel kernel_;
   int64_t columns_, panels_;
   AlignedBuffer<T> weight_;

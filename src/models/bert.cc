@@ -38,15 +38,20 @@ class BertModel : public Model {
  private:
   // What the layers work on, for one call.
   struct Buffers {
-    AlignedBuffer<float> qkv, attended, scratch;
+    DType dtype;  // of all but the hidden states' sums
+    AlignedBuffer<BFloat16> rounded;
+    AlignedBuffer<std::byte> qkv, attended, scratch;
+
+    HiddenRows Hidden(float* h) { return {h, rounded.data()}; }
+    Rows Of(AlignedBuffer<std::byte>& buffer) const { return {buffer.data(), dtype}; }
   };
 
   void CheckTokens(const std::vector<int64_t>& ids, int64_t batch, int64_t length) const;
   PackedTokens Pack(const std::vector<int64_t>& ids, int64_t batch, const std::vector<int64_t>& lengths) const;
   Buffers MakeBuffers(int64_t rows) const;
   LayerAttention HeadsOf(Buffers& buffers, Shape shape) const;
-  void EmbedTokens(const PackedTokens& tokens, float* h) const;
-  void RunLayers(const PackedTokens& tokens, int64_t batch, int64_t length, float* h,
+  void EmbedTokens(const PackedTokens& tokens, const HiddenRows& h) const;
+  void RunLayers(const PackedTokens& tokens, int64_t batch, int64_t length, float* hidden,
                  const Progress& progress) const;
 
   ModelInfo info_;
@@ -163,24 +168,30 @@ PackedTokens BertModel::Pack(const std::vector<int64_t>& ids, int64_t batch,
 }
 
 BertModel::Buffers BertModel::MakeBuffers(int64_t rows) const {
-  const int64_t scratch = layers_.front()->ScratchSize(rows);
-  return {AlignedBuffer<float>(rows * 3 * info_.width), AlignedBuffer<float>(rows * info_.width),
-          AlignedBuffer<float>(scratch)};
+  const BertLayer& layer = *layers_.front();
+  const DType dtype = layer.operand();
+  const auto bytes = [&](int64_t elements) {
+    return AlignedBuffer<std::byte>(elements * static_cast<int64_t>(SizeOf(dtype)));
+  };
+  AlignedBuffer<BFloat16> rounded;
+  if (dtype == DType::kBF16) rounded = AlignedBuffer<BFloat16>(rows * info_.width);
+  return {dtype, std::move(rounded), bytes(rows * 3 * info_.width), bytes(rows * info_.width),
+          bytes(layer.ScratchSize(rows))};
 }
 
 // The heads inside the fused projection, without copies. `shape`: (B, T), or (rows) for a packed batch.
 LayerAttention BertModel::HeadsOf(Buffers& buffers, Shape shape) const {
   const int64_t width = info_.width, head = width / info_.heads;
-  const auto view = [&](float* data, int64_t row) -> Tensor {
-    if (shape.rank == 1) return {data, DType::kF32, Shape{shape[0], info_.heads, head}, {row, head, 1}};
-    return {data, DType::kF32, Shape{shape[0], info_.heads, shape[1], head}, {shape[1] * row, head, row, 1}};
+  const auto view = [&](Rows rows, int64_t row) -> Tensor {
+    if (shape.rank == 1) return {rows.data, rows.dtype, Shape{shape[0], info_.heads, head}, {row, head, 1}};
+    return {rows.data, rows.dtype, Shape{shape[0], info_.heads, shape[1], head}, {shape[1] * row, head, row, 1}};
   };
-  float* qkv = buffers.qkv.data();
-  return {view(qkv, 3 * width), view(qkv + width, 3 * width), view(qkv + 2 * width, 3 * width),
-          view(buffers.attended.data(), width)};
+  const Rows qkv = buffers.Of(buffers.qkv);
+  return {view(qkv, 3 * width), view(qkv.From(width), 3 * width), view(qkv.From(2 * width), 3 * width),
+          view(buffers.Of(buffers.attended), width)};
 }
 
-void BertModel::EmbedTokens(const PackedTokens& tokens, float* h) const {
+void BertModel::EmbedTokens(const PackedTokens& tokens, const HiddenRows& h) const {
   constexpr int64_t kTaskRows = 32;
   const int64_t width = info_.width, rows = tokens.rows();
   ParallelFor((rows + kTaskRows - 1) / kTaskRows, [&](int64_t task, int) {
@@ -188,25 +199,28 @@ void BertModel::EmbedTokens(const PackedTokens& tokens, float* h) const {
     for (int64_t row = first; row < first + count; ++row) {
       const float* word = words_.values.data() + tokens.ids[static_cast<size_t>(row)] * width;
       const float* position = positions_.data() + tokens.positions[static_cast<size_t>(row)] * width;
-      std::transform(word, word + width, position, h + row * width, std::plus<>());
+      std::transform(word, word + width, position, h.values + row * width, std::plus<>());
     }
-    embedding_norm_.ForwardHere(h + first * width, count, h + first * width);
+    const HiddenRows part = h.From(first * width);
+    embedding_norm_.ForwardHere(part.values, count, part.values, part.rounded);
   });
 }
 
-void BertModel::RunLayers(const PackedTokens& tokens, int64_t batch, int64_t length, float* h,
+void BertModel::RunLayers(const PackedTokens& tokens, int64_t batch, int64_t length, float* hidden,
                           const Progress& progress) const {
   const int64_t rows = tokens.rows(), count = info_.layers;
   Buffers buffers = MakeBuffers(rows);
+  const HiddenRows h = buffers.Hidden(hidden);
+  EmbedTokens(tokens, h);
   AttentionOptions options;
   const bool padded = rows < batch * length;
   if (padded) options.cu_q = options.cu_kv = tokens.offsets;
   const LayerAttention heads = HeadsOf(buffers, padded ? Shape{rows} : Shape{batch, length});
   for (int64_t l = 0; l < count; ++l) {
     const BertLayer& layer = *layers_[static_cast<size_t>(l)];
-    layer.Project(h, rows, buffers.qkv.data());
+    layer.Project(h, rows, buffers.Of(buffers.qkv));
     Attention(heads.q, heads.k, heads.v, options, heads.out);
-    layer.Finish(buffers.attended.data(), rows, h, buffers.scratch.data());
+    layer.Finish(buffers.Of(buffers.attended), rows, h, buffers.Of(buffers.scratch));
     if (progress && !progress(l + 1, count)) throw Error(ErrorCode::kCancelled, "cancelled");
   }
 }
@@ -221,7 +235,6 @@ std::vector<float> BertModel::Forward(const std::vector<int64_t>& ids, int64_t b
   const std::vector<int64_t> whole(static_cast<size_t>(batch), length);
   const PackedTokens tokens = Pack(ids, batch, lengths == nullptr ? whole : *lengths);
   std::vector<float> h(static_cast<size_t>(batch * length * width));
-  EmbedTokens(tokens, h.data());
   RunLayers(tokens, batch, length, h.data(), progress);
   // Where sequences were packed, to their places; from the last one on, so that nothing is overwritten unread.
   for (int64_t b = batch - 1; b > 0 && tokens.rows() < batch * length; --b) {
@@ -239,17 +252,18 @@ ModelCapture BertModel::Look(const Encoding& text, const LookRequest& request,
   LookRecorder recorder(info_, text, request);
   const PackedTokens tokens = Pack(text.ids, 1, {length});
   std::vector<float> h(static_cast<size_t>(length * info_.width));
-  EmbedTokens(tokens, h.data());
   Buffers buffers = MakeBuffers(length);
+  const HiddenRows rows = buffers.Hidden(h.data());
+  EmbedTokens(tokens, rows);
   const LayerAttention heads = HeadsOf(buffers, Shape{1, length});
   const int64_t count = hidden != nullptr ? info_.layers : recorder.LastLayer() + 1;
   for (int64_t l = 0; l < count; ++l) {
     const BertLayer& layer = *layers_[static_cast<size_t>(l)];
-    layer.Project(h.data(), length, buffers.qkv.data());
+    layer.Project(rows, length, buffers.Of(buffers.qkv));
     recorder.Attend(l, heads);
     // Beyond the last layer that anybody asked for only its weights matter.
     if (hidden != nullptr || l + 1 < count)
-      layer.Finish(buffers.attended.data(), length, h.data(), buffers.scratch.data());
+      layer.Finish(buffers.Of(buffers.attended), length, rows, buffers.Of(buffers.scratch));
     if (request.progress && !request.progress(l + 1, count)) throw Error(ErrorCode::kCancelled, "cancelled");
   }
   if (hidden != nullptr) *hidden = std::move(h);

@@ -74,16 +74,16 @@ BertLayer::BertLayer(const BertTensors& tensors, const BertConfig& config, int64
                        config.hidden_size, dtype)),
       down_norm_(tensors.Norm(LayerName(index) + ".output.LayerNorm", config)) {}
 
-void BertLayer::Finish(const float* attended, int64_t rows, float* h, float* scratch) const {
+void BertLayer::Finish(ConstRows attended, int64_t rows, const HiddenRows& h, Rows scratch) const {
   const int64_t width = output_.outputs();
   for (int64_t first = 0; first < rows; first += kRowsAtOnce) {
     const int64_t count = std::min(kRowsAtOnce, rows - first);
-    float* h_rows = h + first * width;
-    output_.Forward(attended + first * width, count, h_rows, Into::kAdd);
-    output_norm_.Forward(h_rows, count, h_rows);
-    up_.Forward(h_rows, count, scratch);
-    down_.Forward(scratch, count, h_rows, Into::kAdd);
-    down_norm_.Forward(h_rows, count, h_rows);
+    const HiddenRows part = h.From(first * width);
+    output_.Forward(attended.From(first * width), count, part.values, Into::kAdd);
+    output_norm_.Forward(part.values, count, part.values, part.rounded);
+    up_.Forward(part.operand(), count, scratch);
+    down_.Forward(scratch, count, part.values, Into::kAdd);
+    down_norm_.Forward(part.values, count, part.values, part.rounded);
   }
 }
 

@@ -28,17 +28,30 @@ class BertTensors {
   std::string prefix_;  // "bert." where the file holds a model with a head on top
 };
 
+// The hidden states (rows, C): sums and norms are float32, and multiplies read what norms rounded beside it.
+struct HiddenRows {
+  float* values = nullptr;
+  BFloat16* rounded = nullptr;  // where the model's operand is bfloat16, else null
+
+  ConstRows operand() const { return rounded == nullptr ? ConstRows(values) : ConstRows(rounded); }
+  HiddenRows From(int64_t element) const {
+    return {values + element, rounded == nullptr ? nullptr : rounded + element};
+  }
+};
+
 class BertLayer {
  public:
   // `index` counts from 0; dtype: of the matrices. Error{kFile} naming the tensor that is missing or has another shape.
   BertLayer(const BertTensors& tensors, const BertConfig& config, int64_t index, DType dtype);
 
   // h (rows, C) -> qkv (rows, 3 C): the queries of all heads, then the keys, then the values.
-  void Project(const float* h, int64_t rows, float* qkv) const { qkv_.Forward(h, rows, qkv); }
+  void Project(const HiddenRows& h, int64_t rows, Rows qkv) const { qkv_.Forward(h.operand(), rows, qkv); }
   // The rest of the layer. attended: (rows, C), the heads' outputs side by side; h: (rows, C), read and
-  // written; scratch: ScratchSize(rows) floats.
-  void Finish(const float* attended, int64_t rows, float* h, float* scratch) const;
+  // written; scratch: ScratchSize(rows) elements. attended and scratch are of operand()'s type.
+  void Finish(ConstRows attended, int64_t rows, const HiddenRows& h, Rows scratch) const;
   int64_t ScratchSize(int64_t rows) const;
+  // What activations between the multiplies are kept in: bfloat16 where they are multiplied in it.
+  DType operand() const { return qkv_.operand(); }
 
  private:
   Linear qkv_, output_;
