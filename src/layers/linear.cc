@@ -51,7 +51,7 @@ class Stacked {
 
 // Rows that are multiplied before they are activated: few enough for their results to be in the second-level caches
 // still, and enough for multiplies at full speed.
-constexpr int64_t kActivatedRows = 256;
+constexpr int64_t kActivatedRows = 1024;
 
 void ActivateAll(Activation activation, Rows y, int64_t count) {
   constexpr int64_t kTaskValues = 16384;  // some 5 us, several times what handing out a task costs

@@ -10,9 +10,17 @@ namespace {
 
 constexpr const char* kWordEmbeddings = "embeddings.word_embeddings.weight";
 
-// Rows that pass through the rest of a layer at a time. The widened rows (1.5 MiB at 4 x 384 channels) then
-// stay in the second-level caches, and the multiplies are tall enough to run at full speed.
-constexpr int64_t kRowsAtOnce = 256;
+// Bytes of widened rows (4 C channels each) that pass through the rest of a layer at a time: they then stay in the
+// second-level caches of two cores of 2 MiB, and the multiplies are tall enough to run at full speed.
+constexpr int64_t kWidenedBytes = 3 << 20;
+
+// Rows of each of the equal parts that pass at a time: a small last part would be multiplied at half the speed.
+// Whole tiles of 16 rows.
+int64_t RowsAtOnce(int64_t rows, int64_t row_bytes) {
+  const int64_t most = std::max<int64_t>(16, kWidenedBytes / row_bytes);
+  const int64_t parts = std::max<int64_t>(1, (rows + most - 1) / most);
+  return ((rows + parts - 1) / parts + 15) / 16 * 16;
+}
 
 Activation ActivationOf(const BertConfig& config) {
   if (config.hidden_act == "relu") return Activation::kRelu;
@@ -75,9 +83,9 @@ BertLayer::BertLayer(const BertTensors& tensors, const BertConfig& config, int64
       down_norm_(tensors.Norm(LayerName(index) + ".output.LayerNorm", config)) {}
 
 void BertLayer::Finish(ConstRows attended, int64_t rows, const HiddenRows& h, Rows scratch) const {
-  const int64_t width = output_.outputs();
-  for (int64_t first = 0; first < rows; first += kRowsAtOnce) {
-    const int64_t count = std::min(kRowsAtOnce, rows - first);
+  const int64_t width = output_.outputs(), at_once = PartRows(rows);
+  for (int64_t first = 0; first < rows; first += at_once) {
+    const int64_t count = std::min(at_once, rows - first);
     const HiddenRows part = h.From(first * width);
     output_.Forward(attended.From(first * width), count, part.values, Into::kAdd);
     output_norm_.Forward(part.values, count, part.values, part.rounded);
@@ -87,6 +95,10 @@ void BertLayer::Finish(ConstRows attended, int64_t rows, const HiddenRows& h, Ro
   }
 }
 
-int64_t BertLayer::ScratchSize(int64_t rows) const { return std::min(rows, kRowsAtOnce) * up_.outputs(); }
+int64_t BertLayer::PartRows(int64_t rows) const {
+  return RowsAtOnce(rows, up_.outputs() * static_cast<int64_t>(SizeOf(operand())));
+}
+
+int64_t BertLayer::ScratchSize(int64_t rows) const { return PartRows(rows) * up_.outputs(); }
 
 }  // namespace qkv

@@ -54,6 +54,8 @@ class BertLayer {
   DType operand() const { return qkv_.operand(); }
 
  private:
+  int64_t PartRows(int64_t rows) const;
+
   Linear qkv_, output_;
   LayerNorm output_norm_;
   Linear up_, down_;

@@ -207,7 +207,7 @@ TEST(Linear, PartsLieSideBySide) {
 
 // More rows than are activated at a time, in both types.
 TEST(Linear, ActivatesWhatItMultiplied) {
-  constexpr int64_t kInputs = 12, kOutputs = 40, kRows = 600;
+  constexpr int64_t kInputs = 12, kOutputs = 40, kRows = 1100;
   const std::vector<float> weight = Noise(1, kInputs * kOutputs), bias = Noise(2, kOutputs);
   const std::vector<float> x = Noise(3, kRows * kInputs);
   const LinearPart part{weight.data(), bias.data(), kOutputs};
