@@ -23,7 +23,7 @@
 #include "qkv/error.h"
 #include "qkv/model.h"
 #include "qkv/view.h"
-#include "view/write_file.h"
+#include "runtime/write_file.h"
 
 namespace qkv::cli {
 namespace {
@@ -182,7 +182,7 @@ void WritePictures(const ModelCapture& capture, const ViewOptions& view, const L
     const std::string page = Ending(file) == ".html" ? Page(capture, view) : "";
     const InterruptGuard guard;  // half a file would stay behind
     if (!page.empty()) {
-      view::WriteWholeFile(file, page);
+      WriteWholeFile(file, page);
     } else if (const std::string warning = WriteFigure(capture, view, file); !warning.empty()) {
       notes.push_back(fmt::format("{}: {}", file.string(), warning));
     }

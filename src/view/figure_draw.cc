@@ -1,4 +1,5 @@
 #include "view/figure_draw.h"
+#include "view/paper.h"
 
 #include <fmt/format.h>
 
@@ -12,7 +13,7 @@ namespace qkv::view {
 namespace {
 
 constexpr double kMargin = 32, kGutter = 40;
-constexpr double kColumn = (kFigureWidth - 2 * kMargin - kGutter) / 2;
+constexpr double kColumn = (kPaperWidth - 2 * kMargin - kGutter) / 2;
 constexpr double kRight = kMargin + kColumn + kGutter;  // where the right column begins
 constexpr double kLabel = 112;                          // room for a token's label
 constexpr double kPitch = 25;                           // from one token to the next beside the lines
@@ -31,11 +32,11 @@ class SectionDrawing {
 
   double Draw(double top) {
     pen_.Text(section_.heading, kMargin, top,
-              {.size = 17, .weight = Weight::kBold, .max_width = kFigureWidth - 2 * kMargin});
+              {.size = 17, .weight = Weight::kBold, .max_width = kPaperWidth - 2 * kMargin});
     top += 26;
     if (!section_.notice.empty()) {
       pen_.Text(section_.notice, kMargin, top,
-                {.size = 12, .color = kPaperMark, .max_width = kFigureWidth - 2 * kMargin});
+                {.size = 12, .color = kPaperMark, .max_width = kPaperWidth - 2 * kMargin});
       top += 20;
     }
     top += 8;
@@ -253,7 +254,7 @@ class SectionDrawing {
 }  // namespace
 
 double DrawScene(Pen& pen, const Rows& rows, const Scene& scene) {
-  const double room = kFigureWidth - 2 * kMargin;
+  const double room = kPaperWidth - 2 * kMargin;
   double top = kMargin - 6;
   top += pen.Text(scene.title, kMargin, top,
                   {.size = 24, .weight = Weight::kBold, .max_width = room, .max_lines = 2})
@@ -266,7 +267,7 @@ double DrawScene(Pen& pen, const Rows& rows, const Scene& scene) {
         pen.Text(scene.notice, kMargin, top + 2, {.size = 13, .color = kPaperMark, .max_width = room}).height;
   for (const Section& section : scene.sections) {
     top += 14;
-    pen.Line(kMargin, top, kFigureWidth - kMargin, top, {kFaint, 1});
+    pen.Line(kMargin, top, kPaperWidth - kMargin, top, {kFaint, 1});
     top = SectionDrawing(pen, rows, scene, section).Draw(top + 14);
   }
   return top + kMargin / 2;

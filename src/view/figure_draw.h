@@ -6,9 +6,7 @@
 
 namespace qkv::view {
 
-inline constexpr double kFigureWidth = 1080;  // points
-
-// Draws from the top and returns the height used, so that a first drawing on no paper measures it.
+// A Drawing (view/paper.h): returns the height used.
 double DrawScene(Pen& pen, const Rows& rows, const Scene& scene);
 
 }  // namespace qkv::view
