@@ -27,7 +27,7 @@ uint32_t Word(uint64_t seed, uint64_t epoch, uint32_t stream, uint64_t counter) 
 
 // Where number `index` of [0, count) stands in the epoch's order.
 uint64_t Shuffled(uint64_t index, uint64_t count, uint64_t seed, uint64_t epoch) {
-  const int half = (std::bit_width(count) + 1) / 2;
+  const int half = (static_cast<int>(std::bit_width(count)) + 1) / 2;
   const uint64_t mask = (uint64_t{1} << half) - 1;
   do {
     uint64_t left = index >> half, right = index & mask;

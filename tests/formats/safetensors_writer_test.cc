@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <algorithm>
 
 #include "formats/safetensors.h"
 #include "qkv/error.h"
@@ -37,7 +37,7 @@ TEST_F(SafetensorsWriter, WhatIsWrittenIsReadBack) {
     ASSERT_NE(entry, nullptr) << tensor.name;
     EXPECT_EQ(entry->shape, tensor.shape);
     ASSERT_EQ(entry->bytes.size(), tensor.data.size());
-    if (!tensor.data.empty()) EXPECT_EQ(std::memcmp(entry->bytes.data(), tensor.data.data(), tensor.data.size()), 0);
+    EXPECT_TRUE(std::equal(tensor.data.begin(), tensor.data.end(), entry->bytes.begin()));
   }
 }
 
