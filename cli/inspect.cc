@@ -13,13 +13,17 @@ namespace {
 
 Action Declare(CLI::App& parser) {
   const auto file = std::make_shared<std::string>();
-  parser.add_option("FILE", *file, "The file: .safetensors")->type_name("FILE")->option_text(" ")->required();
+  parser.add_option("FILE", *file, "The file: .safetensors or .gguf, or a model's folder")
+      ->type_name("FILE")
+      ->option_text(" ")
+      ->required();
   return [file] { PrintText(InspectFile(*file)); };
 }
 
 }  // namespace
 
-const Command kInspect{"inspect", "Show what a model file holds: names, types, shapes and sizes",
+const Command kInspect{"inspect",
+                       "Show what a model file holds: metadata, and tensors with types, shapes and sizes",
                        "Example:\n  qkv inspect ~/.local/share/qkv/models/minilm/model.safetensors", Declare};
 
 }  // namespace qkv::cli

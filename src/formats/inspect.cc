@@ -7,9 +7,12 @@
 #include <map>
 #include <span>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "formats/file_kind.h"
+#include "formats/gguf.h"
+#include "formats/gguf_text.h"
 #include "formats/safetensors.h"
 #include "formats/tensor_files.h"
 #include "qkv/error.h"
@@ -20,13 +23,6 @@ namespace qkv {
 namespace {
 
 constexpr size_t kMaxCell = 100;  // bytes of a name or shape; longer ones are cut
-
-// "1,234,567"
-std::string Grouped(uint64_t number) {
-  std::string text = std::to_string(number);
-  for (size_t end = text.size(); end > 3; end -= 3) text.insert(end - 3, ",");
-  return text;
-}
 
 // "512 B", "1.5 KiB", "44.7 MiB"
 std::string Size(uint64_t bytes) {
@@ -48,12 +44,14 @@ std::string Count(size_t number, const char* one) {
 struct Totals {
   uint64_t tensors = 0, elements = 0, bytes = 0;
   std::map<std::string, uint64_t> types;
+  bool quantised = false;
 
   void Add(const TensorEntry& entry) {
     ++tensors;
     elements += static_cast<uint64_t>(entry.elements);
     bytes += entry.bytes.size();
     ++types[NameOf(entry.type)];
+    quantised = quantised || IsQuantised(entry.type);
   }
 
   std::string Text() const {
@@ -61,17 +59,42 @@ struct Totals {
     for (const auto& [type, count] : types) {
       kinds += fmt::format("{}{} {}", kinds.empty() ? "" : ", ", Grouped(count), type);
     }
-    return fmt::format("{}{}, {}, {}", Count(tensors, "tensor"), kinds.empty() ? "" : " (" + kinds + ")",
-                       Count(elements, "element"), Size(bytes));
+    return fmt::format("{}{}, {}, {}{}", Count(tensors, "tensor"), kinds.empty() ? "" : " (" + kinds + ")",
+                       Count(elements, "element"), Size(bytes), BitsAnElement());
+  }
+
+  // Worth saying where elements are no whole number of bytes.
+  std::string BitsAnElement() const {
+    if (!quantised) return {};
+    return fmt::format(", {:.2f} bits an element",
+                       8 * static_cast<double>(bytes) / static_cast<double>(elements));
   }
 };
 
-std::string Metadata(const std::map<std::string, std::string>& metadata) {
-  if (metadata.empty()) return {};
-  std::string text = "\nmetadata\n";
-  for (const auto& [key, value] : metadata) {
-    text += fmt::format("  {}: {}\n", Printable(key, kMaxCell), Printable(value));
+using Pairs = std::vector<std::pair<std::string, std::string>>;  // keys and values, printable
+
+Pairs PairsOf(const Safetensors& file) {
+  Pairs pairs;
+  for (const auto& [key, value] : file.metadata()) {
+    pairs.emplace_back(Printable(key, kMaxCell), Printable(value));
   }
+  return pairs;
+}
+
+Pairs PairsOf(const Gguf& file) {
+  Pairs pairs;
+  for (const auto& [key, value] : file.metadata().pairs()) {
+    pairs.emplace_back(Printable(key, kMaxCell), ValueText(value));
+  }
+  return pairs;
+}
+
+std::string Metadata(const Pairs& pairs) {
+  if (pairs.empty()) return {};
+  size_t width = 0;
+  for (const auto& [key, value] : pairs) width = std::max(width, key.size());
+  std::string text = "\nmetadata\n";
+  for (const auto& [key, value] : pairs) text += fmt::format("  {:<{}}  {}\n", key, width, value);
   return text;
 }
 
@@ -100,39 +123,71 @@ std::string Table(std::span<const TensorEntry> entries) {
   return text;
 }
 
-std::string Section(const Safetensors& file, Totals& totals) {
+std::string KindOf(const Safetensors&) { return "safetensors"; }
+std::string KindOf(const Gguf& file) { return "GGUF version " + std::to_string(file.version()); }
+
+template <class File>
+std::string Section(const File& file, Totals& totals) {
   Totals own;
   for (const TensorEntry& entry : file.entries()) {
     own.Add(entry);
     totals.Add(entry);
   }
-  std::string text = fmt::format("{}: safetensors, {}\n", Printable(file.path().string(), 4096), own.Text());
-  text += Metadata(file.metadata());
+  std::string text =
+      fmt::format("{}: {}, {}\n", Printable(file.path().string(), 4096), KindOf(file), own.Text());
+  text += Metadata(PairsOf(file));
   if (!file.entries().empty()) text += "\n" + Table(file.entries());
+  return text;
+}
+
+template <class File>
+std::string Sections(std::span<const File> files) {
+  Totals totals;
+  std::string text;
+  for (const File& file : files) text += (text.empty() ? "" : "\n") + Section(file, totals);
+  if (files.size() > 1) {
+    text += fmt::format("\nin all: {}, {}\n", Count(files.size(), "file"), totals.Text());
+  }
   return text;
 }
 
 std::string InspectSafetensors(const std::filesystem::path& path) {
   const TensorFiles model(path);
-  Totals totals;
-  std::string text;
-  for (const Safetensors& file : model.files()) text += (text.empty() ? "" : "\n") + Section(file, totals);
-  if (model.files().size() > 1) {
-    text += fmt::format("\nin all: {}, {}\n", Count(model.files().size(), "file"), totals.Text());
+  return Sections(model.files());
+}
+
+std::string InspectGguf(const std::vector<std::filesystem::path>& paths) {
+  const std::vector<Gguf> files(paths.begin(), paths.end());
+  return Sections(std::span(files));
+}
+
+// A folder's GGUF files, where it is one of those rather than of safetensors.
+std::vector<std::filesystem::path> GgufFilesIn(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> paths;
+  std::error_code ignored;
+  for (const auto& file : std::filesystem::directory_iterator(folder, ignored)) {
+    if (file.path().extension() == ".safetensors") return {};
+    if (file.path().extension() == ".gguf") paths.push_back(file.path());
   }
-  return text;
+  std::sort(paths.begin(), paths.end());
+  return paths;
 }
 
 }  // namespace
 
 std::string InspectFile(const std::filesystem::path& path) {
   std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) return InspectSafetensors(path);
+  if (std::filesystem::is_directory(path, ignored)) {
+    const std::vector<std::filesystem::path> gguf = GgufFilesIn(path);
+    return gguf.empty() ? InspectSafetensors(path) : InspectGguf(gguf);
+  }
   const FileKind kind = DetectKind(MappedFile(path).bytes());
-  // A damaged file that calls itself safetensors gets the parser's error, which says what is wrong with it.
+  // A damaged file that calls itself by its kind gets the parser's error, which says what is wrong with it.
   if (kind == FileKind::kSafetensors || path.extension() == ".safetensors") return InspectSafetensors(path);
+  if (kind == FileKind::kGguf || path.extension() == ".gguf") return InspectGguf({path});
   throw Error(ErrorCode::kFile, "cannot inspect this kind of file", path.string(),
-              Describe(FileKind::kSafetensors), Describe(kind));
+              std::string(Describe(FileKind::kSafetensors)) + " or " + Describe(FileKind::kGguf),
+              Describe(kind));
 }
 
 }  // namespace qkv

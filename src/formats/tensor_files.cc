@@ -7,6 +7,7 @@
 
 #include "qkv/error.h"
 #include "runtime/json.h"
+#include "runtime/mapped_file.h"
 #include "runtime/printable.h"
 
 namespace qkv {
@@ -27,25 +28,28 @@ bool Exists(const std::filesystem::path& path) {
 }
 
 // A shard lies beside its index: a name that could lead elsewhere is refused.
-void CheckShardName(const std::string& shard, const std::filesystem::path& index) {
+void CheckShardName(const std::string& shard, const std::string& index) {
   const bool plain = !shard.empty() && shard != "." && shard.find("..") == std::string::npos &&
                      shard.find_first_of(std::string_view("/\\\0", 3)) == std::string::npos;
   if (!plain) Fail(index, "bad shard name", "a plain file name", "'" + Printable(shard) + "'");
 }
 
-const nlohmann::json& WeightMap(const nlohmann::json& index, const std::filesystem::path& where) {
+}  // namespace
+
+std::map<std::string, std::string> ParseShardIndex(std::string_view text, const std::string& where) {
+  const nlohmann::json index = ParseJson(text, where);
   if (!index.is_object()) Fail(where, "no weight_map", "a JSON object", QuoteJson(index));
   const auto map = index.find("weight_map");
   if (map == index.end() || !map->is_object())
     Fail(where, "no weight_map", "an object of tensor and file names");
+  std::map<std::string, std::string> shards;
   for (const auto& [name, shard] : map->items()) {
     if (!shard.is_string()) Fail(where, "tensor " + Printable(name) + " has no shard", "a file name");
     CheckShardName(shard.get_ref<const std::string&>(), where);
+    shards.emplace(name, shard.get_ref<const std::string&>());
   }
-  return *map;
+  return shards;
 }
-
-}  // namespace
 
 TensorFiles::TensorFiles(const std::filesystem::path& path) : path_(path) {
   std::error_code ignored;
@@ -62,19 +66,20 @@ TensorFiles::TensorFiles(const std::filesystem::path& path) : path_(path) {
 }
 
 void TensorFiles::OpenShards(const std::filesystem::path& index) {
-  const nlohmann::json json = ReadJsonFile(index);
-  const nlohmann::json& map = WeightMap(json, index);
+  const MappedFile file(index);
+  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  const std::map<std::string, std::string> map = ParseShardIndex(text, index.string());
   std::set<std::string> shards;
-  for (const auto& [name, shard] : map.items()) shards.insert(shard.get<std::string>());
+  for (const auto& [name, shard] : map) shards.insert(shard);
   for (const std::string& shard : shards) {
-    const std::filesystem::path file = index.parent_path() / shard;
-    if (!Exists(file)) Fail(index, "a shard is missing", Printable(shard));
-    AddFile(file);
+    const std::filesystem::path path = index.parent_path() / shard;
+    if (!Exists(path)) Fail(index, "a shard is missing", Printable(shard));
+    AddFile(path);
   }
-  for (const auto& [name, shard] : map.items()) {
+  for (const auto& [name, shard] : map) {
     const auto place = by_name_.find(name);
-    if (place == by_name_.end() || files_[place->second.file].path().filename() != shard.get<std::string>()) {
-      Fail(index, "tensor " + Printable(name) + " missing", "it in " + Printable(shard.get<std::string>()));
+    if (place == by_name_.end() || files_[place->second.file].path().filename() != shard) {
+      Fail(index, "tensor " + Printable(name) + " missing", "it in " + Printable(shard));
     }
   }
 }

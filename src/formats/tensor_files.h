@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +13,10 @@
 #include "formats/safetensors.h"
 
 namespace qkv {
+
+// The weight_map of a model.safetensors.index.json: each tensor's name, and the file beside the index that
+// holds it. Error{kFile} naming `where` for anything else, and for names of files that could lead elsewhere.
+std::map<std::string, std::string> ParseShardIndex(std::string_view text, const std::string& where);
 
 class TensorFiles {
  public:

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "formats/gguf_bytes.h"
 #include "formats/support.h"
 
 namespace qkv::test {
@@ -26,8 +27,8 @@ TEST(Inspect, ShowsAFile) {
                 ": safetensors, 4 tensors (1 BF16, 1 BOOL, 1 F32, 1 I8), 2,563 elements, 10.0 KiB\n"
                 "\n"
                 "metadata\n"
-                "  a\\tb: two\\nlines\n"
-                "  format: pt\n"
+                "  a\\tb    two\\nlines\n"
+                "  format  pt\n"
                 "\n"
                 "name      type  shape         size\n"
                 "s\\x1b[2J  BOOL  ()             1 B\n"
@@ -50,6 +51,49 @@ TEST(Inspect, AFileWithoutTensorsHasNoTable) {
               EndsWith(": safetensors, 0 tensors, 0 elements, 0 B\n"));
 }
 
+TEST(Inspect, ShowsAGgufFile) {
+  const TempFolder folder;
+  const std::string many = [] {
+    std::string tokens;
+    for (int i = 0; i < 1234; ++i) tokens += Counted("t" + std::to_string(i));
+    return tokens;
+  }();
+  const auto path = folder.Write(
+      "m.gguf",
+      GgufBytes({.tensors = 2,
+                 .keys = 7,
+                 .infos = Key("name", GgufKind::kString, Counted("two\nlines")) +
+                          Key("epsilon", GgufKind::kF32, Raw(1e-5f)) + Key("yes", GgufKind::kBool, "\1") +
+                          Key("most", GgufKind::kU64, Raw(UINT64_MAX)) +
+                          Key("long.text", GgufKind::kString, Counted(std::string(5000, 'x'))) +
+                          Key("some", GgufKind::kArray,
+                              Array(GgufKind::kArray, 2,
+                                    Array(GgufKind::kU8, 2, "\1\2") + Array(GgufKind::kI8, 0, ""))) +
+                          Key("tokens", GgufKind::kArray, Array(GgufKind::kString, 1234, many)) +
+                          TensorInfo("norm", {64}, kF32Number, 0) + TensorInfo("w", {64, 2}, kQ4_0Number, 256),
+                 .data = std::string(256 + 72, 'x')}));
+  EXPECT_EQ(InspectFile(path),
+            path.string() +
+                ": GGUF version 3, 2 tensors (1 F32, 1 Q4_0), 192 elements, 328 B, 13.67 bits an element\n"
+                "\n"
+                "metadata\n"
+                "  name       two\\nlines\n"
+                "  epsilon    1e-05\n"
+                "  yes        true\n"
+                "  most       18446744073709551615\n"
+                "  long.text  " +
+                std::string(100, 'x') +
+                "…\n"
+                "  some       [[1, 2], []]\n"
+                "  tokens     [t0, t1, t2, t3, t4, t5, t6, t7, t8, t9, t10, t11, t12, t13, t14, t15, … 1,234 "
+                "in all]\n"
+                "\n"
+                "name  type  shape     size\n"
+                "norm  F32   (64)     256 B\n"
+                "w     Q4_0  (2, 64)   72 B\n");
+  EXPECT_EQ(InspectFile(folder.path()), InspectFile(path));
+}
+
 TEST(Inspect, LongNamesAreCut) {
   const TempFolder folder;
   const std::string header =
@@ -62,14 +106,16 @@ TEST(Inspect, RefusesOtherKindsByName) {
   const auto error = [&](const char* name, const std::string& bytes) {
     return FileError([&] { InspectFile(folder.Write(name, bytes)); });
   };
-  EXPECT_THAT(error("a", "GGUF...."), EndsWith("expected a safetensors file, got a GGUF file"));
-  EXPECT_THAT(error("b", "PK\x03\x04...."), HasSubstr("got a zip archive"));
+  EXPECT_THAT(error("a", "PK\x03\x04...."),
+              HasSubstr("expected a safetensors file or a GGUF file, got a zip archive"));
   EXPECT_THAT(error("c", "\x80\x04...."), HasSubstr("got a Python pickle"));
   EXPECT_THAT(error("d", "text"), HasSubstr("got a file of unknown kind"));
   EXPECT_THAT(error("e", ""), HasSubstr("got a file of unknown kind"));
-  // What calls itself safetensors is told what is wrong with it.
+  // What calls itself by a kind is told what is wrong with it.
   EXPECT_THAT(error("f.safetensors", "text"), HasSubstr("too short for a safetensors file"));
   EXPECT_THAT(error("g.safetensors", "GGUF...."), HasSubstr("got a GGUF file"));
+  EXPECT_THAT(error("h.gguf", "text"), HasSubstr("wrong kind of file, expected a GGUF file"));
+  EXPECT_THAT(error("i", "GGUF...."), HasSubstr("GGUF version is unsupported"));
   EXPECT_THAT(FileError([&] { InspectFile(folder.path() / "none"); }), HasSubstr("no such file"));
 }
 

@@ -46,6 +46,73 @@ def make_safetensors():
         write("safetensors", name, data)
 
 
+def make_index():
+    files = {
+        "two": json.dumps({"metadata": {"total_size": 8}, "weight_map": {"a.weight": "model-1.safetensors",
+                                                                         "b.weight": "model-2.safetensors"}}),
+        "empty": '{"weight_map":{}}',
+        "escaped": '{"weight_map":{"\\u00e9":"\\u6a21.safetensors"}}',
+        "up": '{"weight_map":{"a":"../m.safetensors"}}',
+        "root": '{"weight_map":{"a":"\\u002fetc/passwd"}}',
+        "nul": '{"weight_map":{"a":"m\\u0000"}}',
+        "no_map": '{"metadata":{}}',
+        "number": '{"weight_map":{"a":1}}',
+        "twice": '{"weight_map":{"a":"m","a":"n"}}',
+    }
+    for name, data in files.items():
+        write("index", name, data)
+
+
+def string(text):
+    return struct.pack("<Q", len(text.encode())) + text.encode()
+
+
+def key(name, kind, value):
+    return string(name) + struct.pack("<I", kind) + value
+
+
+def array(kind, count, elements):
+    return struct.pack("<IQ", kind, count) + elements
+
+
+def tensor_info(name, sizes, kind, offset):
+    return string(name) + struct.pack(f"<I{len(sizes)}QIQ", len(sizes), *sizes, kind, offset)
+
+
+def gguf(keys, tensors, data=b"", version=3, alignment=32):
+    head = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(keys)) + b"".join(keys) + b"".join(tensors)
+    return head + (-len(head) % alignment * b"\0" + data if data else b"")
+
+
+def make_gguf():
+    numbers = [key(f"k{kind}", kind, b"\1" * size) for kind, size in [(0, 1), (1, 1), (2, 2), (3, 2), (4, 4), (5, 4), (6, 4),
+                                                               (7, 1), (10, 8), (11, 8), (12, 8)]]
+    inner = array(8, 2, string("a") + string(""))
+    align = key("general.alignment", 4, struct.pack("<I", 8))
+    files = {
+        "nothing": gguf([], []),
+        "version2": gguf([key("k", 8, string("text"))], [tensor_info("t", [2], 0, 0)], b"12345678", version=2),
+        "strings": gguf([key("general.name", 8, string("n\u00e9\n")), key("s", 9, inner)], []),
+        "numbers": gguf(numbers, []),
+        "arrays": gguf([key("b", 9, array(7, 2, b"\0\1")), key("i", 9, array(5, 1, b"1234")),
+                        key("f", 9, array(12, 1, b"12345678"))], []),
+        "nested": gguf([key("k", 9, array(9, 2, inner + array(9, 1, array(0, 3, b"123"))))], []),
+        "aligned": gguf([align], [tensor_info("a", [1], 0, 8), tensor_info("b", [], 28, 0)], b"12345678abcd",
+                        alignment=8),
+        "quantised": gguf([align], [tensor_info("q", [32, 2], 3, 0), tensor_info("k", [256], 14, 40)], b"x" * 250,
+                          alignment=8),
+        "halves": gguf([], [tensor_info("h", [2, 1, 1, 1], 1, 0), tensor_info("b", [1], 30, 32)], b"x" * 34),
+        "overlap": gguf([], [tensor_info("a", [9], 0, 0), tensor_info("b", [1], 0, 32)], b"x" * 64),
+        "duplicate": gguf([key("k", 0, b"1"), key("k", 0, b"1")], []),
+        "huge_array": gguf([key("k", 9, array(8, 2**63, string("a")))], []),
+        "huge_shape": gguf([], [tensor_info("t", [2**42 + 1, 2**42 + 1], 0, 0)], b"1234"),
+        "unsupported": gguf([], [tensor_info("t", [256], 23, 0)], b"x" * 136),
+        "big_endian": b"GGUF" + struct.pack(">IQQ", 3, 0, 0),
+    }
+    for name, data in files.items():
+        write("gguf", name, data)
+
+
 def make_config():
     bert = {"model_type": "bert", "vocab_size": 30522, "hidden_size": 384, "num_hidden_layers": 6,
             "num_attention_heads": 12, "intermediate_size": 1536, "max_position_embeddings": 512,
@@ -107,5 +174,7 @@ def make_tokenizer():
 
 
 make_safetensors()
+make_index()
+make_gguf()
 make_config()
 make_tokenizer()
