@@ -8,46 +8,35 @@
 #include "runtime/threads.h"
 
 namespace qkv {
-namespace {
 
-int64_t TotalOutputs(std::span<const LinearPart> parts) {
+int64_t LinearParameters::outputs() const {
   int64_t outputs = 0;
   for (const LinearPart& part : parts) outputs += part.outputs;
   return outputs;
 }
 
-// The parts' rows one after the other; a single part is used where it lies.
-class Stacked {
- public:
-  Stacked(int64_t inputs, std::span<const LinearPart> parts) {
-    parameters_.inputs = inputs;
-    parameters_.outputs = TotalOutputs(parts);
-    if (parts.size() == 1) {
-      parameters_.weight = parts[0].weight;
-      parameters_.bias = parts[0].bias;
-      return;
-    }
-    weight_ = AlignedBuffer<float>(parameters_.outputs * inputs);
-    bias_ = AlignedBuffer<float>(parameters_.outputs);
-    int64_t row = 0;
-    for (const LinearPart& part : parts) {
-      std::copy_n(part.weight, part.outputs * inputs, weight_.data() + row * inputs);
-      if (part.bias == nullptr) std::fill_n(bias_.data() + row, part.outputs, 0.0f);
-      if (part.bias != nullptr) std::copy_n(part.bias, part.outputs, bias_.data() + row);
-      row += part.outputs;
-    }
-    parameters_.weight = weight_.data();
-    const bool biased =
-        std::any_of(parts.begin(), parts.end(), [](const auto& part) { return part.bias != nullptr; });
-    parameters_.bias = biased ? bias_.data() : nullptr;
+bool LinearParameters::biased() const {
+  return std::any_of(parts.begin(), parts.end(), [](const LinearPart& part) { return part.bias != nullptr; });
+}
+
+const float* LinearParameters::Row(int64_t n) const {
+  auto part = parts.begin();
+  for (; n >= part->outputs; ++part) n -= part->outputs;
+  return part->weight + n * inputs;
+}
+
+AlignedBuffer<float> LinearParameters::Bias() const {
+  AlignedBuffer<float> bias(outputs());
+  float* to = bias.data();
+  for (const LinearPart& part : parts) {
+    if (part.bias == nullptr) std::fill_n(to, part.outputs, 0.0f);
+    if (part.bias != nullptr) std::copy_n(part.bias, part.outputs, to);
+    to += part.outputs;
   }
+  return bias;
+}
 
-  const LinearParameters& parameters() const { return parameters_; }
-
- private:
-  AlignedBuffer<float> weight_, bias_;
-  LinearParameters parameters_;
-};
+namespace {
 
 // Rows that are multiplied before they are activated: few enough for their results to be in the second-level caches
 // still, and enough for multiplies at full speed.
@@ -63,19 +52,25 @@ void ActivateAll(Activation activation, Rows y, int64_t count) {
   });
 }
 
+// A float32 weight of this size is read from memory at each multiply. oneDNN multiplies and waits for memory in turns;
+// our tiles do both at once.
+constexpr int64_t kStreamedBytes = int64_t{64} << 20;
+
 std::unique_ptr<const LinearBackend> MakeBackend(const LinearParameters& parameters) {
   const bool portable = ChosenIsa() == Isa::kPortable;  // asked for: no generated code either
-  const bool runs = parameters.dtype == DType::kBF16 ? OneDnnRunsBFloat16() : OneDnnRuns();
-  return !portable && runs ? MakeOneDnnBackend(parameters) : MakeTileBackend(parameters);
+  const bool bf16 = parameters.dtype == DType::kBF16;
+  const bool runs = bf16 ? OneDnnRunsBFloat16() : OneDnnRuns();
+  if (portable || !runs) return MakeTileBackend(parameters);
+  const bool streamed = !bf16 && parameters.inputs * parameters.outputs() * 4 >= kStreamedBytes;
+  return streamed ? MakeTileBackend(parameters) : MakeOneDnnBackend(parameters);
 }
 
 }  // namespace
 
 Linear::Linear(int64_t inputs, std::span<const LinearPart> parts, Activation activation, DType dtype)
-    : inputs_(inputs), outputs_(TotalOutputs(parts)), activation_(activation), dtype_(dtype) {
-  const Stacked stacked(inputs, parts);
-  LinearParameters parameters = stacked.parameters();
-  parameters.dtype = dtype;
+    : inputs_(inputs), activation_(activation), dtype_(dtype) {
+  const LinearParameters parameters{inputs, parts, dtype};
+  outputs_ = parameters.outputs();
   backend_ = MakeBackend(parameters);
 }
 

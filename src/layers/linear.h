@@ -12,13 +12,6 @@
 
 namespace qkv {
 
-// One matrix among several that share their input and are multiplied at once, their outputs side by side.
-struct LinearPart {
-  const float* weight = nullptr;  // (outputs, inputs), row-major
-  const float* bias = nullptr;    // (outputs), or null for zero
-  int64_t outputs = 0;
-};
-
 // Const use is safe from many threads at once. Owns its parameters.
 class Linear {
  public:

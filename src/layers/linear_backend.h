@@ -3,20 +3,33 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "layers/rows.h"
+#include "runtime/aligned.h"
 
 namespace qkv {
 
 enum class Into { kOverwrite, kAdd };  // y = x W^T + b, or y += x W^T + b
 
-struct LinearParameters {
+// One matrix among several that share their input and are multiplied at once, their outputs side by side.
+struct LinearPart {
   const float* weight = nullptr;  // (outputs, inputs), row-major
-  const float* bias = nullptr;    // (outputs), or null
-  int64_t inputs = 0, outputs = 0;
+  const float* bias = nullptr;    // (outputs), or null for zero
+  int64_t outputs = 0;
+};
+
+struct LinearParameters {
+  int64_t inputs = 0;
+  std::span<const LinearPart> parts;
   // kF32, or kBF16: the weight is rounded to bfloat16 and kept so; products of bfloat16 are exact in float32, and sums
   // are of float32.
   DType dtype = DType::kF32;
+
+  int64_t outputs() const;
+  bool biased() const;               // whether any part is
+  const float* Row(int64_t n) const; // of output n, counted through the parts
+  AlignedBuffer<float> Bias() const; // of all outputs, zeros for parts without
 };
 
 class LinearBackend {

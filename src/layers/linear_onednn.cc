@@ -139,8 +139,9 @@ void* ThreadScratch(size_t bytes) {
 class PackedWeight {
  public:
   PackedWeight(const LinearParameters& p, const memory::desc& layout) {
-    const memory::desc plain({p.inputs, p.outputs}, kFloat, memory::format_tag::ba);
-    Add(memory(plain, Cpu(), const_cast<float*>(p.weight)), layout);
+    Packed packed = Allocate(layout);
+    if (!PackParts(p, packed)) PackStacked(p, packed);
+    packed_.push_back(std::move(packed));
   }
 
   memory In(const memory::desc& layout) const {
@@ -148,7 +149,10 @@ class PackedWeight {
     for (const Packed& packed : packed_) {
       if (packed.view.get_desc() == layout) return packed.view;
     }
-    return Add(packed_.front().view, layout);
+    Packed packed = Allocate(layout);
+    Reorder(packed_.front().view, packed.view);
+    packed_.push_back(std::move(packed));
+    return packed_.back().view;
   }
 
  private:
@@ -157,13 +161,43 @@ class PackedWeight {
     memory view;
   };
 
-  memory Add(memory from, const memory::desc& layout) const {
+  static Packed Allocate(const memory::desc& layout) {
     Packed packed{AlignedBuffer<unsigned char>(static_cast<int64_t>(layout.get_size())), {}};
     packed.view = memory(layout, Cpu(), packed.storage.data());
-    dnnl::reorder(from, packed.view).execute(ThreadStream(), from, packed.view);
+    return packed;
+  }
+
+  static void Reorder(memory from, memory to) {
+    dnnl::reorder(from, to).execute(ThreadStream(), from, to);
     ThreadStream().wait();
-    packed_.push_back(std::move(packed));
-    return packed_.back().view;
+  }
+
+  static memory Plain(const float* weight, int64_t inputs, int64_t outputs) {
+    return {{{inputs, outputs}, kFloat, memory::format_tag::ba}, Cpu(), const_cast<float*>(weight)};
+  }
+
+  // Each part to its place among the outputs. False where the layout has blocks that two parts would share.
+  static bool PackParts(const LinearParameters& p, const Packed& packed) {
+    std::vector<memory> places;
+    int64_t first = 0;
+    for (const LinearPart& part : p.parts) {
+      const memory::desc place =
+          packed.view.get_desc().submemory_desc({p.inputs, part.outputs}, {0, first}, /*allow_empty=*/true);
+      if (!place) return false;
+      places.emplace_back(place, Cpu(), packed.view.get_data_handle());
+      first += part.outputs;
+    }
+    for (size_t i = 0; i < places.size(); ++i) {
+      Reorder(Plain(p.parts[i].weight, p.inputs, p.parts[i].outputs), places[i]);
+    }
+    return true;
+  }
+
+  static void PackStacked(const LinearParameters& p, const Packed& packed) {
+    const int64_t outputs = p.outputs();
+    AlignedBuffer<float> stacked(outputs * p.inputs);
+    for (int64_t n = 0; n < outputs; ++n) std::copy_n(p.Row(n), p.inputs, stacked.data() + n * p.inputs);
+    Reorder(Plain(stacked.data(), p.inputs, outputs), packed.view);
   }
 
   mutable std::mutex mutex_;
@@ -174,12 +208,11 @@ class OneDnnBackend : public LinearBackend {
  public:
   explicit OneDnnBackend(const LinearParameters& p)
       : inputs_(p.inputs),
-        outputs_(p.outputs),
+        outputs_(p.outputs()),
         dtype_(p.dtype),
-        weight_(p, Cache().Get(Key(kUsualRows, Into::kOverwrite, p.bias != nullptr, p.dtype))->weight) {
-    if (p.bias == nullptr) return;
-    bias_ = AlignedBuffer<float>(outputs_);
-    std::copy_n(p.bias, outputs_, bias_.data());
+        weight_(p, Cache().Get(Key(kUsualRows, Into::kOverwrite, p.biased(), p.dtype))->weight) {
+    if (!p.biased()) return;
+    bias_ = p.Bias();
     bias_view_ = memory(BiasShape(outputs_), Cpu(), bias_.data());
   }
 
@@ -232,7 +265,8 @@ bool TryOneDnn() {
     constexpr int64_t kSize = 32;
     const std::vector<float> ones(kSize * kSize, 1.0f);
     std::vector<float> y(kSize * kSize);
-    OneDnnBackend({ones.data(), ones.data(), kSize, kSize, DType::kF32})
+    const LinearPart part{ones.data(), ones.data(), kSize};
+    OneDnnBackend({kSize, std::span(&part, 1), DType::kF32})
         .Run(ones.data(), kSize, y.data(), Into::kOverwrite);
     return y.front() == kSize + 1.0f && y.back() == kSize + 1.0f;
   } catch (const dnnl::error&) {
@@ -255,7 +289,7 @@ bool OneDnnRunsBFloat16() { return ChosenIsa() == Isa::kAvx512Bf16 && OneDnnRuns
 std::unique_ptr<const LinearBackend> MakeOneDnnBackend(const LinearParameters& parameters) try {
   return std::make_unique<OneDnnBackend>(parameters);
 } catch (const dnnl::error& error) {
-  Rethrow(error, "packing a weight of (" + std::to_string(parameters.outputs) + ", " +
+  Rethrow(error, "packing a weight of (" + std::to_string(parameters.outputs()) + ", " +
                      std::to_string(parameters.inputs) + ")");
 }
 

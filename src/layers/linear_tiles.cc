@@ -16,29 +16,32 @@ template <class T> class TileBackend : public LinearBackend {
  public:
   explicit TileBackend(const LinearParameters& p)
       : inputs_(p.inputs),
-        outputs_(p.outputs),
+        outputs_(p.outputs()),
         kernel_(ChosenPanelKernel()),
         columns_(kernel_.columns),
-        panels_((p.outputs + columns_ - 1) / columns_),
+        panels_((outputs_ + columns_ - 1) / columns_),
         weight_(panels_ * columns_ * p.inputs),
-        bias_(p.outputs) {
+        bias_(p.Bias()) {
     ParallelFor(panels_, [&](int64_t panel, int) {
-      const int64_t first = panel * columns_;
-      PackPanel(p.weight + first * inputs_, std::min(columns_, outputs_ - first), inputs_, columns_,
-                weight_.data() + first * inputs_);
+      const int64_t first = panel * columns_, count = std::min(columns_, outputs_ - first);
+      const float* rows[kProjectMaxColumns];
+      for (int64_t n = 0; n < count; ++n) rows[n] = p.Row(first + n);
+      PackPanel(rows, count, inputs_, columns_, weight_.data() + first * inputs_);
     });
-    if (p.bias == nullptr) std::fill_n(bias_.data(), outputs_, 0.0f);
-    if (p.bias != nullptr) std::copy_n(p.bias, outputs_, bias_.data());
   }
 
   void Run(ConstRows x, int64_t rows, Rows y, Into into) const override {
     const auto* floats = static_cast<const float*>(Convert(x, rows * inputs_, DType::kF32).data);
     const int64_t blocks = (rows + kProjectRows - 1) / kProjectRows;
-    ParallelFor(blocks * panels_, [&](int64_t task, int) {
-      const int64_t row = task / panels_ * kProjectRows, panel = task % panels_;
-      const int64_t count = std::min(kProjectRows, rows - row);
-      if (y.dtype == DType::kF32) RunTask(floats, row, count, panel, static_cast<float*>(y.data), into);
-      if (y.dtype == DType::kBF16) RunTask(floats, row, count, panel, static_cast<BFloat16*>(y.data), into);
+    // A few tasks a thread, or the last one running would keep the others waiting.
+    const int64_t wanted = 4 * Threads() / blocks + 1;
+    const int64_t panels = std::clamp<int64_t>(panels_ / wanted, 1, kProjectPanels);
+    const int64_t groups = (panels_ + panels - 1) / panels;
+    ParallelFor(blocks * groups, [&](int64_t task, int) {
+      const int64_t row = task / groups * kProjectRows, panel = task % groups * panels;
+      const Task part{row, std::min(kProjectRows, rows - row), panel, std::min(panels, panels_ - panel)};
+      if (y.dtype == DType::kF32) RunTask(floats, part, static_cast<float*>(y.data), into);
+      if (y.dtype == DType::kBF16) RunTask(floats, part, static_cast<BFloat16*>(y.data), into);
     });
   }
 
@@ -50,21 +53,28 @@ template <class T> class TileBackend : public LinearBackend {
   static void Write(float value, float& to) { to = value; }
   static void Write(float value, BFloat16& to) { to = ToBFloat16(value); }
 
-  void Multiply(const float* x, int64_t rows, int64_t panel, float* sums) const {
-    const T* weight = weight_.data() + panel * columns_ * inputs_;
-    if constexpr (std::is_same_v<T, float>) kernel_.multiply(x, rows, inputs_, weight, sums);
-    else kernel_.multiply_bf16(x, rows, inputs_, weight, sums);
+  struct Task {
+    int64_t row, rows, panel, panels;  // the first one, and how many
+  };
+
+  void Multiply(const float* x, const Task& task, float* sums) const {
+    const T* packed = weight_.data() + task.panel * columns_ * inputs_;
+    if constexpr (std::is_same_v<T, float>) kernel_.multiply(x, task.rows, inputs_, packed, task.panels, sums);
+    else kernel_.multiply_bf16(x, task.rows, inputs_, packed, task.panels, sums);
   }
 
-  template <class Y> void RunTask(const float* x, int64_t row, int64_t rows, int64_t panel, Y* y, Into into) const {
-    alignas(kAlignment) float sums[kProjectRows * kProjectMaxColumns];
-    Multiply(x + row * inputs_, rows, panel, sums);
-    const int64_t first = panel * columns_, count = std::min(columns_, outputs_ - first);
-    for (int64_t r = 0; r < rows; ++r) {
-      Y* to = y + (row + r) * outputs_ + first;
-      for (int64_t n = 0; n < count; ++n) {
-        const float value = sums[r * columns_ + n] + bias_[first + n];
-        Write(into == Into::kAdd ? Read(to[n]) + value : value, to[n]);
+  template <class Y> void RunTask(const float* x, const Task& task, Y* y, Into into) const {
+    alignas(kAlignment) float sums[kProjectRows * kProjectMaxColumns * kProjectPanels];
+    Multiply(x + task.row * inputs_, task, sums);
+    for (int64_t p = 0; p < task.panels; ++p) {
+      const int64_t first = (task.panel + p) * columns_, count = std::min(columns_, outputs_ - first);
+      const float* sums_p = sums + p * task.rows * columns_;
+      for (int64_t r = 0; r < task.rows; ++r) {
+        Y* to = y + (task.row + r) * outputs_ + first;
+        for (int64_t n = 0; n < count; ++n) {
+          const float value = sums_p[r * columns_ + n] + bias_[first + n];
+          Write(into == Into::kAdd ? Read(to[n]) + value : value, to[n]);
+        }
       }
     }
   }

@@ -16,6 +16,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <numeric>
 #include <string>
 #include <thread>
 
@@ -35,12 +36,25 @@ using test::GuardedBuffer;
 using test::Noise;
 using Backend = std::unique_ptr<const LinearBackend> (*)(const LinearParameters&);
 
+// A single matrix.
+struct Matrix {
+  const float* weight;
+  const float* bias;
+  int64_t inputs, outputs;
+  DType dtype = DType::kF32;
+};
+
+std::unique_ptr<const LinearBackend> Make(Backend make, const Matrix& m) {
+  const LinearPart part{m.weight, m.bias, m.outputs};
+  return make({m.inputs, std::span(&part, 1), m.dtype});
+}
+
 struct Value {
   double value, tolerance;
 };
 
 // Output n for the row x.
-Value Expected(const LinearParameters& p, const float* x, int64_t n) {
+Value Expected(const Matrix& p, const float* x, int64_t n) {
   double sum = p.bias == nullptr ? 0 : p.bias[n], magnitudes = std::fabs(sum);
   for (int64_t k = 0; k < p.inputs; ++k) {
     const double product = static_cast<double>(x[k]) * p.weight[n * p.inputs + k];
@@ -61,8 +75,8 @@ void Check(Backend make, const Case& c, Edge edge) {
   const GuardedBuffer<float> x(Noise(3, c.rows * c.inputs), edge);
   const std::vector<float> residual = Noise(4, c.rows * c.outputs);
   for (const float* b : {bias.data(), static_cast<const float*>(nullptr)}) {
-    const LinearParameters p{weight.data(), b, c.inputs, c.outputs};
-    const auto backend = make(p);
+    const Matrix p{weight.data(), b, c.inputs, c.outputs};
+    const auto backend = Make(make, p);
     GuardedBuffer<float> y(std::span<const float>(Noise(5, c.rows * c.outputs)), edge), added(residual, edge);
     backend->Run(x.data(), c.rows, y.data(), Into::kOverwrite);
     backend->Run(x.data(), c.rows, added.data(), Into::kAdd);
@@ -128,10 +142,10 @@ void CheckBFloat16(Backend make, const Case& c) {
   const std::vector<BFloat16> x16 = Rounded(Noise(3, c.rows * c.inputs));
   const std::vector<BFloat16> residual = Rounded(Noise(4, c.rows * c.outputs));
   const std::vector<float> x = Widened(x16), rounded_weight = Widened(Rounded(weight));
-  const LinearParameters p{weight.data(), bias.data(), c.inputs, c.outputs, DType::kBF16};
-  LinearParameters rounded = p;
+  const Matrix p{weight.data(), bias.data(), c.inputs, c.outputs, DType::kBF16};
+  Matrix rounded = p;
   rounded.weight = rounded_weight.data();
-  const auto backend = make(p);
+  const auto backend = Make(make, p);
   const auto check = [&](const std::vector<float>& y, bool added, double epsilon) {
     for (size_t i = 0; i < y.size(); ++i) {
       const auto at = static_cast<int64_t>(i);
@@ -179,13 +193,42 @@ TEST(Linear, RunsInBFloat16Everywhere) {
     std::vector<float> y(kRows * kOutputs);
     linear.Forward(x.data(), kRows, y.data());
     const std::vector<float> rounded = Widened(Rounded(weight));
-    const LinearParameters p{rounded.data(), nullptr, kInputs, kOutputs};
+    const Matrix p{rounded.data(), nullptr, kInputs, kOutputs};
     for (int64_t i = 0; i < kRows * kOutputs; ++i) {
       const auto [value, tolerance] = Expected(p, x.data() + i / kOutputs * kInputs, i % kOutputs);
       ASSERT_NEAR(y[static_cast<size_t>(i)], value, tolerance) << "element " << i;
     }
   }
   ForceIsa(chosen);
+}
+
+// Three parts packed without a copy of them all: multiples of a layout's block, and not.
+void CheckParts(Backend make, DType dtype, const std::vector<int64_t>& outputs) {
+  constexpr int64_t kInputs = 40, kRows = 20;
+  const int64_t total = std::accumulate(outputs.begin(), outputs.end(), int64_t{0});
+  const std::vector<float> weight = Noise(1, total * kInputs), bias = Noise(2, total), x = Noise(3, kRows * kInputs);
+  std::vector<LinearPart> parts;
+  int64_t first = 0;
+  for (int64_t count : outputs) {
+    parts.push_back({weight.data() + first * kInputs, first == 0 ? nullptr : bias.data() + first, count});
+    first += count;
+  }
+  std::vector<float> whole_bias = bias;
+  std::fill_n(whole_bias.begin(), outputs.front(), 0.0f);
+  std::vector<float> y(static_cast<size_t>(kRows * total)), expected(y.size());
+  make({kInputs, parts, dtype})->Run(x.data(), kRows, y.data(), Into::kOverwrite);
+  Make(make, {weight.data(), whole_bias.data(), kInputs, total, dtype})
+      ->Run(x.data(), kRows, expected.data(), Into::kOverwrite);
+  EXPECT_EQ(y, expected);
+}
+
+TEST(Backends, PackPartsWhereTheyBelong) {
+  for (const std::vector<int64_t>& outputs : {std::vector<int64_t>{64, 128, 64}, {7, 100, 33}, {64, 64, 10}}) {
+    CheckParts(MakeTileBackend, DType::kF32, outputs);
+    CheckParts(MakeTileBackend, DType::kBF16, outputs);
+    if (OneDnnRuns()) CheckParts(MakeOneDnnBackend, DType::kF32, outputs);
+    if (OneDnnRunsBFloat16()) CheckParts(MakeOneDnnBackend, DType::kBF16, outputs);
+  }
 }
 
 TEST(Linear, PartsLieSideBySide) {
@@ -300,7 +343,7 @@ void RefuseExecutableMemory() {
   const Linear linear(kInputs, LinearPart{weight.data(), bias.data(), kOutputs});
   std::vector<float> y(kRows * kOutputs);
   linear.Forward(x.data(), kRows, y.data());
-  const LinearParameters p{weight.data(), bias.data(), kInputs, kOutputs};
+  const Matrix p{weight.data(), bias.data(), kInputs, kOutputs};
   for (int64_t i = 0; i < kRows * kOutputs; ++i) {
     const auto [value, tolerance] = Expected(p, x.data() + i / kOutputs * kInputs, i % kOutputs);
     if (!(std::fabs(y[static_cast<size_t>(i)] - value) < tolerance)) std::_Exit(4);
