@@ -32,6 +32,8 @@ struct MultiHeadConfig {
   bool qkv_bias = false;
   bool output_projection = true;            // W_O; without it num_heads * d_v must equal d_out
   bool output_bias = true;                  // of W_O
+  // What parameters are kept and multiplied in, kF32 or kBF16; inputs, outputs and biases are float32 in both.
+  DType dtype = DType::kF32;
 };
 
 // Row-major (out, in), as PyTorch's nn.Linear holds them: y = x W^T + b. Rows of head h are
@@ -41,14 +43,25 @@ struct MultiHeadParameters {
   std::vector<float> b_q, b_k, b_v, b_o;
 };
 
+// The same, in memory of the caller's, such as a mapped file: read by the constructor, and not needed afterwards.
+struct MultiHeadParameterViews {
+  std::span<const float> w_q, w_k, w_v, w_o;
+  std::span<const float> b_q, b_k, b_v, b_o;
+
+  MultiHeadParameterViews() = default;
+  MultiHeadParameterViews(const MultiHeadParameters& p)
+      : w_q(p.w_q), w_k(p.w_k), w_v(p.w_v), w_o(p.w_o), b_q(p.b_q), b_k(p.b_k), b_v(p.b_v), b_o(p.b_o) {}
+};
+
 struct Dropout {
   uint64_t seed = 0;  // training mode: the same seed gives the same mask
 };
 
 class QKV_API MultiHeadAttention {
  public:
-  // Error{kInvalidArgument}: sizes that contradict, parameters of another size, dropout outside [0, 1).
-  MultiHeadAttention(const MultiHeadConfig& config, const MultiHeadParameters& parameters);
+  // Packs the parameters: besides them it takes the memory of one copy, or of half a one in bfloat16.
+  // Error{kInvalidArgument}: sizes that contradict, parameters of another size, dropout outside [0, 1), another dtype.
+  MultiHeadAttention(const MultiHeadConfig& config, const MultiHeadParameterViews& parameters);
   ~MultiHeadAttention();
   MultiHeadAttention(MultiHeadAttention&&) noexcept;
   MultiHeadAttention& operator=(MultiHeadAttention&&) noexcept;

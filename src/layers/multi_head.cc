@@ -2,6 +2,7 @@
 #include <numeric>
 #include <string>
 
+#include "kernels/round.h"
 #include "layers/linear.h"
 #include "qkv/error.h"
 #include "qkv/layers.h"
@@ -56,6 +57,9 @@ Sizes CheckedSizes(const MultiHeadConfig& config) {
   if (!(config.dropout >= 0 && config.dropout < 1)) {
     Refuse("bad dropout", "dropout", "0 or more and below 1", std::to_string(config.dropout));
   }
+  if (config.dtype != DType::kF32 && config.dtype != DType::kBF16) {
+    Refuse("layers do not run in this type", "dtype", "float32 or bfloat16", NameOf(config.dtype));
+  }
   if (!config.output_projection && sizes.out_width() != config.d_out) {
     Refuse("without an output projection the heads' outputs are the output", "d_out",
            "num_heads * d_v = " + std::to_string(sizes.out_width()), std::to_string(config.d_out));
@@ -63,21 +67,21 @@ Sizes CheckedSizes(const MultiHeadConfig& config) {
   return sizes;
 }
 
-void CheckWeight(const std::vector<float>& weight, int64_t rows, int64_t columns, const char* name) {
+void CheckWeight(std::span<const float> weight, int64_t rows, int64_t columns, const char* name) {
   if (static_cast<int64_t>(weight.size()) == rows * columns) return;
   Refuse("wrong number of parameters", name,
          std::to_string(rows * columns) + " for the shape " + ToString(Shape{rows, columns}),
          std::to_string(weight.size()));
 }
 
-void CheckBias(const std::vector<float>& bias, int64_t size, bool wanted, const char* name) {
+void CheckBias(std::span<const float> bias, int64_t size, bool wanted, const char* name) {
   if (bias.empty() || (wanted && static_cast<int64_t>(bias.size()) == size)) return;
   Refuse("wrong number of parameters", name,
          wanted ? std::to_string(size) + " or none" : "none, since the configuration has no such bias",
          std::to_string(bias.size()));
 }
 
-void CheckParameters(const MultiHeadConfig& config, const Sizes& sizes, const MultiHeadParameters& p) {
+void CheckParameters(const MultiHeadConfig& config, const Sizes& sizes, const MultiHeadParameterViews& p) {
   const int64_t d_context = config.d_context.value_or(config.d_in);
   CheckWeight(p.w_q, sizes.q_width(), config.d_in, "w_q");
   CheckWeight(p.w_k, sizes.k_width(), d_context, "w_k");
@@ -90,19 +94,32 @@ void CheckParameters(const MultiHeadConfig& config, const Sizes& sizes, const Mu
   CheckBias(p.b_o, config.d_out, projected && config.output_bias, "b_o");
 }
 
-LinearPart Part(const std::vector<float>& weight, const std::vector<float>& bias, int64_t outputs) {
+LinearPart Part(std::span<const float> weight, std::span<const float> bias, int64_t outputs) {
   return {weight.data(), bias.empty() ? nullptr : bias.data(), outputs};
 }
 
-// Heads inside rows of `row` floats, first at `data`, as the operator sees them: (B, H, T, D).
+// Heads inside rows of `row` elements, first at `data`, as the operator sees them: (B, H, T, D).
 struct HeadGrid {
   int64_t batch, heads, length, width, row;
 
-  std::array<int64_t, kMaxRank> strides() const { return {length * row, width, row, 1}; }
-  ConstTensor Read(const float* data) const {
-    return {data, DType::kF32, Shape{batch, heads, length, width}, strides()};
+  Tensor In(Rows rows) const {
+    return {rows.data, rows.dtype, Shape{batch, heads, length, width}, {length * row, width, row, 1}};
   }
-  Tensor Write(float* data) const { return {data, DType::kF32, Shape{batch, heads, length, width}, strides()}; }
+  ConstTensor In(ConstRows rows) const {
+    return {rows.data, rows.dtype, Shape{batch, heads, length, width}, {length * row, width, row, 1}};
+  }
+};
+
+// Memory for rows of either type.
+class RowsBuffer {
+ public:
+  RowsBuffer(int64_t elements, DType dtype)
+      : memory_(elements * static_cast<int64_t>(SizeOf(dtype))), dtype_(dtype) {}
+  Rows rows() { return {memory_.data(), dtype_}; }
+
+ private:
+  AlignedBuffer<std::byte> memory_;
+  DType dtype_;
 };
 
 struct QueriesKeysValues {
@@ -137,8 +154,8 @@ void SimplifiedAttention(const float* x, int64_t batch, int64_t length, int64_t 
   options.scale = 1.0f;
   if (causal) options.causal = Causal::kTopLeft;
   const HeadGrid grid{batch, 1, length, width, width};
-  const ConstTensor tokens = grid.Read(x);
-  AttendWithWeights({tokens, tokens, tokens}, options, grid.Write(out), weights);
+  const ConstTensor tokens = grid.In(ConstRows(x));
+  AttendWithWeights({tokens, tokens, tokens}, options, grid.In(Rows(out)), weights);
 }
 
 // A self-attention layer multiplies by W_Q, W_K and W_V at once; a cross-attention layer by W_Q, and by W_K and
@@ -157,28 +174,32 @@ struct MultiHeadAttention::State {
     }
     const int64_t batch = in.q.size(0), length = in.q.size(2);
     const HeadGrid grid{batch, sizes.heads, length, sizes.d_v, sizes.out_width()};
-    if (!output) return AttendWithWeights(in, options, grid.Write(out), weights);
-    AlignedBuffer<float> heads(batch * length * sizes.out_width());
-    AttendWithWeights(in, options, grid.Write(heads.data()), weights);
-    output->Forward(heads.data(), batch * length, out);
+    const int64_t elements = batch * length * sizes.out_width();
+    if (!output && in.q.dtype == DType::kF32) return AttendWithWeights(in, options, grid.In(Rows(out)), weights);
+    RowsBuffer heads(elements, in.q.dtype);
+    AttendWithWeights(in, options, grid.In(heads.rows()), weights);
+    if (output) return output->Forward(heads.rows(), batch * length, out);
+    WidenToFloat(static_cast<const BFloat16*>(heads.rows().data), elements, out);
   }
 };
 
-MultiHeadAttention::MultiHeadAttention(const MultiHeadConfig& config, const MultiHeadParameters& parameters) {
+MultiHeadAttention::MultiHeadAttention(const MultiHeadConfig& config, const MultiHeadParameterViews& parameters) {
   const Sizes sizes = CheckedSizes(config);
   CheckParameters(config, sizes, parameters);
   state_ = std::make_unique<State>(State{config, sizes, {}, {}, {}, {}});
+  constexpr Activation kNone = Activation::kNone;
   const LinearPart q = Part(parameters.w_q, parameters.b_q, sizes.q_width());
   const LinearPart k = Part(parameters.w_k, parameters.b_k, sizes.k_width());
   const LinearPart v = Part(parameters.w_v, parameters.b_v, sizes.v_width());
   if (config.d_context) {
-    state_->q.emplace(config.d_in, q);
-    state_->kv.emplace(*config.d_context, std::array{k, v});
+    state_->q.emplace(config.d_in, q, kNone, config.dtype);
+    state_->kv.emplace(*config.d_context, std::array{k, v}, kNone, config.dtype);
   } else {
-    state_->qkv.emplace(config.d_in, std::array{q, k, v});
+    state_->qkv.emplace(config.d_in, std::array{q, k, v}, kNone, config.dtype);
   }
   if (config.output_projection) {
-    state_->output.emplace(sizes.out_width(), Part(parameters.w_o, parameters.b_o, config.d_out));
+    state_->output.emplace(sizes.out_width(), Part(parameters.w_o, parameters.b_o, config.d_out), kNone,
+                            config.dtype);
   }
 }
 
@@ -233,14 +254,12 @@ void MultiHeadAttention::Forward(const float* x, int64_t batch, int64_t length, 
   }
   CheckBatch(batch, length, state_->config.context_length, "length");
   const int64_t row = state_->qkv->outputs();
-  AlignedBuffer<float> qkv(batch * length * row);
-  state_->qkv->Forward(x, batch * length, qkv.data());
-  const float* q = qkv.data();
-  const float* k = q + sizes.q_width();
-  const float* v = k + sizes.k_width();
-  state_->Attend({HeadGrid{batch, sizes.heads, length, sizes.d_k, row}.Read(q),
-                  HeadGrid{batch, sizes.kv_heads, length, sizes.d_k, row}.Read(k),
-                  HeadGrid{batch, sizes.kv_heads, length, sizes.d_v, row}.Read(v)},
+  RowsBuffer qkv(batch * length * row, state_->qkv->operand());
+  state_->qkv->Forward(x, batch * length, qkv.rows());
+  const ConstRows q = qkv.rows(), k = q.From(sizes.q_width()), v = k.From(sizes.k_width());
+  state_->Attend({HeadGrid{batch, sizes.heads, length, sizes.d_k, row}.In(q),
+                  HeadGrid{batch, sizes.kv_heads, length, sizes.d_k, row}.In(k),
+                  HeadGrid{batch, sizes.kv_heads, length, sizes.d_v, row}.In(v)},
                  out, training, weights);
 }
 
@@ -254,14 +273,14 @@ void MultiHeadAttention::Cross(const float* x, const float* context, int64_t bat
   CheckBatch(batch, q_length, state_->config.context_length, "q_length");
   CheckBatch(batch, kv_length, state_->config.context_length, "kv_length");
   const int64_t row = state_->kv->outputs();
-  AlignedBuffer<float> q(batch * q_length * sizes.q_width()), kv(batch * kv_length * row);
-  state_->q->Forward(x, batch * q_length, q.data());
-  state_->kv->Forward(context, batch * kv_length, kv.data());
-  const float* k = kv.data();
-  const float* v = k + sizes.k_width();
-  state_->Attend({HeadGrid{batch, sizes.heads, q_length, sizes.d_k, sizes.q_width()}.Read(q.data()),
-                  HeadGrid{batch, sizes.kv_heads, kv_length, sizes.d_k, row}.Read(k),
-                  HeadGrid{batch, sizes.kv_heads, kv_length, sizes.d_v, row}.Read(v)},
+  RowsBuffer q(batch * q_length * sizes.q_width(), state_->q->operand());
+  RowsBuffer kv(batch * kv_length * row, state_->kv->operand());
+  state_->q->Forward(x, batch * q_length, q.rows());
+  state_->kv->Forward(context, batch * kv_length, kv.rows());
+  const ConstRows k = kv.rows(), v = k.From(sizes.k_width());
+  state_->Attend({HeadGrid{batch, sizes.heads, q_length, sizes.d_k, sizes.q_width()}.In(ConstRows(q.rows())),
+                  HeadGrid{batch, sizes.kv_heads, kv_length, sizes.d_k, row}.In(k),
+                  HeadGrid{batch, sizes.kv_heads, kv_length, sizes.d_v, row}.In(v)},
                  out, training, weights);
 }
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <functional>
+#include <numeric>
 #include <string>
 
 #include "layers/noise.h"
@@ -69,6 +70,59 @@ std::string MessageOf(const std::function<void()>& call) {
     return error.what();
   }
   return "no error";
+}
+
+// Relative to the outputs' size: rows and parameters are rounded to 8 bits at each of three steps.
+void ExpectNearInBFloat16(const Floats& narrow, const Floats& wide) {
+  double difference = 0, size = 0;
+  for (size_t i = 0; i < wide.size(); ++i) {
+    difference += std::pow(narrow[i] - wide[i], 2);
+    size += std::pow(wide[i], 2);
+  }
+  EXPECT_GT(difference, 0) << "the same as float32";
+  EXPECT_LT(std::sqrt(difference / size), 3 * test::Epsilon(DType::kBF16));
+}
+
+TEST(MultiHead, InBFloat16IsCloseToFloat32) {
+  constexpr int64_t kBatch = 2, kLength = 19;
+  for (bool projected : {true, false}) {
+    auto config = MultiHeadAttention::CausalMultiHead(48, 64, 32, 4, 0, true, projected);
+    const auto parameters = ParametersFor(config);
+    const Floats x = Noise(8, kBatch * kLength * 48);
+    const Floats wide = Forward(MultiHeadAttention(config, parameters), x, kBatch, kLength);
+    config.dtype = DType::kBF16;
+    ExpectNearInBFloat16(Forward(MultiHeadAttention(config, parameters), x, kBatch, kLength), wide);
+  }
+}
+
+TEST(MultiHead, CrossesInBFloat16) {
+  MultiHeadConfig config;
+  config.d_in = config.d_out = 32;
+  config.num_heads = 4;
+  config.d_context = 24;
+  const auto parameters = ParametersFor(config);
+  const Floats x = Noise(8, 5 * 32), context = Noise(9, 7 * 24);
+  Floats wide(5 * 32), narrow(5 * 32), weights(4 * 5 * 7);
+  MultiHeadAttention(config, parameters).Cross(x.data(), context.data(), 1, 5, 7, wide.data());
+  config.dtype = DType::kBF16;
+  MultiHeadAttention(config, parameters).Cross(x.data(), context.data(), 1, 5, 7, narrow.data(), {}, weights.data());
+  ExpectNearInBFloat16(narrow, wide);
+  for (size_t row = 0; row < weights.size(); row += 7) {
+    EXPECT_NEAR(std::accumulate(weights.begin() + row, weights.begin() + row + 7, 0.0), 1, 1e-5);
+  }
+}
+
+// The views' memory is the caller's, and is not needed once the layer is there.
+TEST(MultiHead, PacksParametersFromViews) {
+  const auto config = MultiHeadAttention::CausalMultiHead(24, 32, 16, 4, 0, true);
+  auto parameters = ParametersFor(config);
+  const Floats x = Noise(8, 10 * 24);
+  const MultiHeadAttention layer(config, MultiHeadParameterViews(parameters));
+  const Floats expected = Forward(layer, x, 1, 10);
+  for (Floats* values : {&parameters.w_q, &parameters.w_k, &parameters.w_v, &parameters.w_o, &parameters.b_q}) {
+    std::fill(values->begin(), values->end(), NAN);
+  }
+  EXPECT_EQ(Forward(layer, x, 1, 10), expected);
 }
 
 TEST(MultiHead, AStackOfHeadsAndTheFusedLayerAgree) {
@@ -294,6 +348,7 @@ TEST(MultiHead, RefusesWhatContradicts) {
   EXPECT_THAT(construct([](auto& c, auto&) { c.kv_heads = 2; }), HasSubstr("kv_heads"));
   EXPECT_THAT(construct([](auto& c, auto&) { c.dropout = 1; }), HasSubstr("dropout"));
   EXPECT_THAT(construct([](auto& c, auto&) { c.dropout = NAN; }), HasSubstr("dropout"));
+  EXPECT_THAT(construct([](auto& c, auto&) { c.dtype = DType::kF16; }), HasSubstr("float32 or bfloat16"));
   EXPECT_THAT(construct([](auto& c, auto&) { c.d_v = 5, c.output_projection = false; }), HasSubstr("d_out"));
   EXPECT_THAT(construct([](auto&, auto& p) { p.w_k.pop_back(); }),
               testing::AllOf(HasSubstr("w_k"), HasSubstr("143")));
