@@ -175,6 +175,7 @@ std::string BenchJson(const MachineReport& report, const std::vector<CaseReport>
                   {"isa", machine.isa},
                   {"threads", machine.threads},
                   {"last_level_cache", machine.last_level_cache},
+                  {"beyond_caches", machine.beyond_caches},
                   {"free_memory", machine.memory}}},
                 {"peaks", {AsJson(report.one_thread, 1), AsJson(report.all_threads, machine.threads)}},
                 {"cases", list}});

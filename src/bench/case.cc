@@ -38,11 +38,12 @@ Case Layer(std::string name, Heads heads, int64_t length, When when) {
   return one;
 }
 
-Case MiniLm(int64_t batch, int64_t length) {
+Case MiniLm(const std::string& type, DType dtype, int64_t batch, int64_t length) {
   Case one;
-  one.name = "minilm-f32-" + std::to_string(batch) + "x" + std::to_string(length);
+  one.name = "minilm-" + type + "-" + std::to_string(batch) + "x" + std::to_string(length);
   one.kind = Kind::kModel;
   one.model = "minilm";
+  one.dtype = dtype;
   one.batch = batch;
   one.queries = one.keys = length;
   return one;
@@ -96,8 +97,10 @@ std::vector<Case> NamedCases() {
   cases.back().kind = Kind::kCapture;
   cases.push_back(Layer("layer-768", kTwelve, 1024, When::kAlways));
   cases.push_back(Layer("layer-gpt3", {96, 96, 128}, 50, When::kNamed));  // 2.4 GB of parameters
-  for (const auto& [batch, length] : {std::pair{1, 15}, {32, 15}, {8, 262}, {1, 509}}) {
-    cases.push_back(MiniLm(batch, length));
+  for (const auto& [type, dtype] : {types[0], types[1]}) {
+    for (const auto& [batch, length] : {std::pair{1, 15}, {32, 15}, {8, 262}, {1, 509}}) {
+      cases.push_back(MiniLm(type, dtype, batch, length));
+    }
   }
   AddGrid(cases);
   return cases;

@@ -160,7 +160,7 @@ class LayerWorkload : public Workload {
 class ModelWorkload : public Workload {
  public:
   explicit ModelWorkload(const Case& one)
-      : case_(one), model_(LoadModel(one.model)), ids_(static_cast<size_t>(one.batch * one.queries)) {
+      : case_(one), model_(LoadModel(one.model, {one.dtype})), ids_(static_cast<size_t>(one.batch * one.queries)) {
     // Ordinary tokens of any vocabulary of some size.
     const int64_t vocab = model_->info().vocab, first = std::min<int64_t>(1000, vocab / 2);
     for (size_t i = 0; i < ids_.size(); ++i) {

@@ -1,0 +1,1 @@
+"""What bench/compare and bench/growth share."""
