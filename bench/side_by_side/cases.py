@@ -23,6 +23,14 @@ def qkv_bench(*arguments):
     return json.loads(subprocess.run([program, "bench", *arguments, "--json"], check=True, stdout=subprocess.PIPE).stdout)
 
 
+def measure_peaks(threads):
+    """The machine, and its peaks with one thread and with all: the best of three looks, as others may disturb one."""
+    looks = [qkv_bench("--peaks", "--threads", str(threads)) for _ in range(3)]
+    peaks = [{name: max(look["peaks"][which][name] for look in looks) for name in looks[0]["peaks"][which]}
+             for which in range(len(looks[0]["peaks"]))]
+    return looks[0]["machine"], peaks
+
+
 def all_cases():
     return qkv_bench("--list")
 

@@ -1,5 +1,5 @@
 """A case's figures, and how they are shown."""
-from .race import agreement
+from .race import AGREE
 
 
 def peak(case, peaks):
@@ -25,7 +25,7 @@ def figures(case, contestants, notes, peaks):
     best = min(peers, key=peers.get) if peers else None
     return {**case, "sides": sides, "ms": ours, "speed": work / (ours / 1e3),
             "share": work / (ours / 1e3) / peak(case, peaks), "best_peer": best,
-            "ratio": peers[best] / ours if best else None, "agreement": agreement(case), "notes": notes}
+            "ratio": peers[best] / ours if best else None, "agreement": AGREE[case["dtype"]], "notes": notes}
 
 
 def time_text(ms):
