@@ -17,7 +17,8 @@ def ratios(figures, title, file):
     fig, axes = plt.subplots(figsize=(9, 1.4 + 0.30 * len(shown)))
     for place, one in enumerate(shown):
         peers = {name: side["ms"] / one["ms"] for name, side in one["sides"].items() if side["role"] == "peer"}
-        axes.plot([1, max(peers.values())], [place, place], color="#e4e7eb", lw=5, solid_capstyle="round", zorder=1)
+        ends = [min(1, *peers.values()), max(1, *peers.values())]
+        axes.plot(ends, [place, place], color="#e4e7eb", lw=5, solid_capstyle="round", zorder=1)
         for name, ratio in peers.items():
             axes.scatter(ratio, place, s=46, color=COLORS.get(name, FAINT), zorder=3)
         axes.annotate(f"{one['ratio']:.2f}×", (one["ratio"], place), (0, 6), textcoords="offset points", ha="center",
@@ -27,14 +28,14 @@ def ratios(figures, title, file):
     axes.set_yticks(range(len(shown)), [one["name"] for one in shown])
     axes.set_ylim(-0.7, len(shown) - 0.1)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}×")
-    axes.xaxis.set_minor_formatter(lambda value, _: f"{value:g}×" if value in (2, 3, 5, 20, 50) else "")
+    axes.xaxis.set_minor_formatter(lambda value, _: f"{value:g}×" if value in (0.5, 2, 3, 5, 20, 50) else "")
     axes.set_xlabel("time of each program over qkv's (log scale): right of the line, qkv is faster")
     names = dict.fromkeys(name for one in shown for name, side in one["sides"].items() if side["role"] == "peer")
     for name in names:
         axes.scatter([], [], s=46, color=COLORS.get(name, FAINT), label=name)
     axes.plot([], [], color=OURS, lw=2, label="qkv")
-    axes.legend(loc="lower right", frameon=False)
-    axes.set_title(title, loc="left", fontsize=12, fontweight="bold")
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=4, frameon=False, handletextpad=0.2)
+    fig.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
     fig.tight_layout()
     fig.savefig(file, dpi=150)
 
