@@ -52,17 +52,10 @@ void ActivateAll(Activation activation, Rows y, int64_t count) {
   });
 }
 
-// A float32 weight of this size is read from memory at each multiply. oneDNN multiplies and waits for memory in turns;
-// our tiles do both at once.
-constexpr int64_t kStreamedBytes = int64_t{64} << 20;
-
 std::unique_ptr<const LinearBackend> MakeBackend(const LinearParameters& parameters) {
   const bool portable = ChosenIsa() == Isa::kPortable;  // asked for: no generated code either
-  const bool bf16 = parameters.dtype == DType::kBF16;
-  const bool runs = bf16 ? OneDnnRunsBFloat16() : OneDnnRuns();
-  if (portable || !runs) return MakeTileBackend(parameters);
-  const bool streamed = !bf16 && parameters.inputs * parameters.outputs() * 4 >= kStreamedBytes;
-  return streamed ? MakeTileBackend(parameters) : MakeOneDnnBackend(parameters);
+  const bool runs = parameters.dtype == DType::kBF16 ? OneDnnRunsBFloat16() : OneDnnRuns();
+  return !portable && runs ? MakeOneDnnBackend(parameters) : MakeTileBackend(parameters);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "layers/linear_backend.h"
+#include "layers/panels.h"
 #include "qkv/error.h"
 #include "runtime/aligned.h"
 #include "runtime/cpu.h"
@@ -144,6 +145,15 @@ class PackedWeight {
     packed_.push_back(std::move(packed));
   }
 
+  // The first layout's, which never moves.
+  const void* data() const { return packed_.front().storage.data(); }
+
+  // Whether the first layout is that of kernels/project.h: 64 outputs for each input in turn, inputs not padded.
+  bool IsInPanels(int64_t inputs, int64_t outputs, int64_t columns) const {
+    const memory::desc panels({inputs, outputs}, kFloat, memory::format_tag::BA16a64b);
+    return columns == 64 && inputs % 16 == 0 && packed_.front().view.get_desc() == panels;
+  }
+
   memory In(const memory::desc& layout) const {
     const std::lock_guard lock(mutex_);
     for (const Packed& packed : packed_) {
@@ -211,12 +221,18 @@ class OneDnnBackend : public LinearBackend {
         outputs_(p.outputs()),
         dtype_(p.dtype),
         weight_(p, Cache().Get(Key(kUsualRows, Into::kOverwrite, p.biased(), p.dtype))->weight) {
-    if (!p.biased()) return;
-    bias_ = p.Bias();
-    bias_view_ = memory(BiasShape(outputs_), Cpu(), bias_.data());
+    if (p.biased()) {
+      bias_ = p.Bias();
+      bias_view_ = memory(BiasShape(outputs_), Cpu(), bias_.data());
+    }
+    const PanelKernel kernel = ChosenPanelKernel();
+    if (dtype_ == DType::kF32 && weight_.IsInPanels(inputs_, outputs_, kernel.columns)) {
+      panels_ = {static_cast<const float*>(weight_.data()), bias_.data(), inputs_, outputs_, kernel};
+    }
   }
 
   void Run(ConstRows x, int64_t rows, Rows y, Into into) const override try {
+    if (panels_.packed != nullptr && rows <= kFewRows) return MultiplyPanels(panels_, x, rows, y, into);
     const auto multiply = Cache().Get(Key(rows, into, bias_.size() > 0, y.dtype));
     const ConstRows typed_x = Convert(x, rows * inputs_, dtype_);
     std::unordered_map<int, memory> arguments{
@@ -236,6 +252,9 @@ class OneDnnBackend : public LinearBackend {
 
  private:
   static constexpr int64_t kUsualRows = 64;  // whose layout is packed first
+  // With few rows, reading the weight takes as long as multiplying. oneDNN does one and then the other, our tiles both
+  // at once: they win up to about so many rows.
+  static constexpr int64_t kFewRows = 64;
 
   MultiplyKey Key(int64_t rows, Into into, bool biased, DType y_dtype) const {
     return {rows, inputs_, outputs_, into, biased, dtype_, y_dtype, Threads()};
@@ -246,6 +265,7 @@ class OneDnnBackend : public LinearBackend {
   PackedWeight weight_;
   AlignedBuffer<float> bias_;
   memory bias_view_;
+  Panels<float> panels_;  // over the same weight, where its layout is theirs
 };
 
 // oneDNN may use no better instructions than the rest. It takes the limit before its first use only.

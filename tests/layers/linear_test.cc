@@ -91,7 +91,7 @@ void Check(Backend make, const Case& c, Edge edge) {
 
 std::vector<Case> Cases() {
   std::vector<Case> cases;
-  for (int64_t rows : {1, 2, 6, 7, 33, 97, 130}) cases.push_back({rows, 48, 80});
+  for (int64_t rows : {1, 2, 6, 7, 13, 33, 64, 65, 97, 130}) cases.push_back({rows, 48, 80});
   for (int64_t outputs : {1, 15, 16, 17, 63, 64, 65, 200}) cases.push_back({5, 31, outputs});
   for (int64_t inputs : {1, 2, 255, 256, 257, 1999}) cases.push_back({9, inputs, 20});
   cases.push_back({12, 64, 96});
