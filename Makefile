@@ -21,7 +21,7 @@ look: setup $(BUILD)/build.ninja  ## set up, build, and show what `it` attends t
 	$(BUILD)/qkv look "$(SENTENCE)" --token it --output look.png --output look.html
 
 test: setup build ## set up, build everything, run the tests
-	@scripts/models
+	@scripts/models minilm smollm2
 	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
 
 test-python:      ## set up, build and test the Python package, beside PyTorch too
@@ -41,7 +41,7 @@ $(BUILD)/build.ninja:
 	cmake --preset release $(CONFIGURE_OPTIONS)
 
 asan: setup       ## the tests under AddressSanitizer and UBSan
-	@scripts/models
+	@scripts/models minilm smollm2
 	cmake --preset asan $(CONFIGURE_OPTIONS)
 	cmake --build --preset asan
 	ctest --preset asan -j $(JOBS)

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 
 #include "formats/config.h"
@@ -19,15 +18,7 @@ namespace {
 using testing::EndsWith;
 using testing::HasSubstr;
 
-// As qkv/model.h's ModelsFolder, which formats may not use.
-std::filesystem::path MiniLm() {
-  const auto from = [](const char* name) {
-    return std::filesystem::path(std::getenv(name) ? std::getenv(name) : "");
-  };
-  if (!from("QKV_MODELS").empty()) return from("QKV_MODELS") / "minilm";
-  if (!from("XDG_DATA_HOME").empty()) return from("XDG_DATA_HOME") / "qkv/models/minilm";
-  return from("HOME") / ".local/share/qkv/models/minilm";
-}
+std::filesystem::path MiniLm() { return InstalledModel("minilm"); }
 
 TEST(MiniLm, HoldsItsTensors) {
   const TensorFiles model(MiniLm());

@@ -55,6 +55,16 @@ class TempFolder {
   std::filesystem::path path_;
 };
 
+// As qkv/model.h's ModelsFolder, which formats may not use.
+inline std::filesystem::path InstalledModel(const char* name) {
+  const auto from = [](const char* variable) {
+    return std::filesystem::path(std::getenv(variable) ? std::getenv(variable) : "");
+  };
+  if (!from("QKV_MODELS").empty()) return from("QKV_MODELS") / name;
+  if (!from("XDG_DATA_HOME").empty()) return from("XDG_DATA_HOME") / "qkv/models" / name;
+  return from("HOME") / ".local/share/qkv/models" / name;
+}
+
 // The message of the qkv::Error{kFile} that `call` throws; "no error" where it throws none.
 template <class Call>
 std::string FileError(Call call) {
