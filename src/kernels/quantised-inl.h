@@ -36,6 +36,7 @@ inline constexpr int kFloatLanes = static_cast<int>(hn::MaxLanes(FloatTag()));
 inline constexpr int kParts = 32 / kLanes;  // vectors of a group
 
 struct Group {
+  HWY_INLINE Group() {}  // compiled for this target: g++ compiles an implicit one for none
   Integers part[kParts];  // part p holds elements p * kLanes on
 };
 

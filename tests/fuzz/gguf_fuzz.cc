@@ -48,7 +48,9 @@ void CheckValue(const GgufValue& value, std::span<const std::byte> file) {
 }
 
 void CheckMetadata(const GgufMetadata& metadata, std::span<const std::byte> file) {
-  for (const auto& [key, value] : metadata.pairs()) {
+  for (const GgufMetadata::Pair& pair : metadata.pairs()) {
+    const std::string_view key = pair.key;
+    const GgufValue& value = pair.value;
     CheckValue(value, file);
     Check(ValueText(value).find('\n') == std::string::npos, "a value's text is one line");
     Check(metadata.Find(key) != nullptr, "every key is found");
