@@ -124,8 +124,8 @@ class Reader {
       const auto sides = SplitMerge(source_.merges[rank]);
       if (!sides) fail("no merge", source_.merges[rank]);
       const auto [left, right] = *sides;
-      const std::string joined = std::string(left).append(right);
-      table.Add(id_of(left), id_of(right), {static_cast<int32_t>(rank), id_of(joined)});
+      const int32_t left_id = id_of(left), right_id = id_of(right);
+      table.Add(left_id, right_id, {static_cast<int32_t>(rank), id_of(std::string(left).append(right))});
     }
     return table;
   }

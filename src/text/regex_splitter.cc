@@ -12,7 +12,11 @@ namespace qkv {
 namespace {
 
 constexpr size_t kMostPatternBytes = 10'000;
-constexpr int32_t kMostSteps = 100'000;  // of the engine's own clock, which counts its work: some seconds
+
+// Of the engine's own clock, which counts its work: what any text may take, and what every hundred bytes add.
+// Real patterns take a fiftieth of it.
+constexpr int32_t kStepsOfAnyText = 200;
+constexpr int32_t kBytesOfAStep = 100;
 
 // ICU's \s lacks the vertical tab and the next-line character; the reference's is Unicode's White_Space.
 std::string Translate(std::string_view pattern) {
@@ -75,7 +79,7 @@ void RegexSplitter::Split(std::string_view text, TextRange range, std::vector<Te
   const auto input = icu::UnicodeString::fromUTF8(icu::StringPiece(text.data() + range.first, size));
   UErrorCode status = U_ZERO_ERROR;
   const std::unique_ptr<icu::RegexMatcher> matcher(pattern_->compiled->matcher(input, status));
-  if (matcher != nullptr) matcher->setTimeLimit(kMostSteps, status);
+  if (matcher != nullptr) matcher->setTimeLimit(kStepsOfAnyText + size / kBytesOfAStep, status);
   Utf16Place place(text, range.first);
   const auto append = [&](size_t first, size_t last) {
     if (first < last) words.push_back({first, last});

@@ -2,8 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdio>
-
 #include "text/golden.h"
 #include "text/tokenizer_json.h"
 
@@ -11,16 +9,6 @@ namespace qkv::test {
 namespace {
 
 using nlohmann::json;
-
-std::string Checksum(const std::vector<int64_t>& ids) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const int64_t id : ids)
-    for (int shift = 0; shift < 32; shift += 8)
-      hash = (hash ^ (static_cast<uint64_t>(id) >> shift & 0xFF)) * 0x100000001b3;
-  char text[17];
-  std::snprintf(text, sizeof text, "%016lx", static_cast<unsigned long>(hash));
-  return text;
-}
 
 void ExpectSane(const Encoding& encoding, std::string_view text) {
   for (const size_t size : {encoding.tokens.size(), encoding.labels.size(), encoding.continues.size(),

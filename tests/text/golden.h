@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -22,6 +23,17 @@ inline std::vector<int64_t> FlatSpans(const Encoding& encoding) {
   std::vector<int64_t> flat;
   for (const auto& [first, last] : encoding.span) flat.insert(flat.end(), {first, last});
   return flat;
+}
+
+// FNV-1a over the ids as 32-bit little-endian numbers, in hexadecimal.
+inline std::string Checksum(const std::vector<int64_t>& ids) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const int64_t id : ids)
+    for (int shift = 0; shift < 32; shift += 8)
+      hash = (hash ^ (static_cast<uint64_t>(id) >> shift & 0xFF)) * 0x100000001b3;
+  char text[17];
+  std::snprintf(text, sizeof text, "%016lx", static_cast<unsigned long>(hash));
+  return text;
 }
 
 // One text with all that the reference says of it.

@@ -30,8 +30,8 @@ std::vector<bool> Members(const nlohmann::json& ranges) {
 }
 
 template <class Rule>
-void ExpectMembers(const char* name, Rule rule) {
-  const std::vector<bool> expected = Members(ReadGolden("characters.json").at(name));
+void ExpectMembers(const char* name, Rule rule, const char* file = "characters.json") {
+  const std::vector<bool> expected = Members(ReadGolden(file).at(name));
   for (char32_t c = 0; c < kEnd; ++c) {
     if (IsSurrogate(c)) continue;
     EXPECT_EQ(rule(c), expected[c]) << name << ' ' << Name(c);
@@ -54,6 +54,13 @@ void ExpectMapping(const char* name, Append append) {
     EXPECT_EQ(got, changed == expected.end() ? std::u32string(1, c) : changed->second)
         << name << ' ' << Name(c);
   }
+}
+
+TEST(Unicode, ClassesOfRegularExpressions) {
+  ExpectMembers("letters", IsLetter, "classes.json");
+  ExpectMembers("numbers", IsNumber, "classes.json");
+  ExpectMembers("whitespace", IsWhitespace, "classes.json");
+  ExpectMembers("digits", IsRustNumeric, "classes.json");
 }
 
 TEST(Unicode, Whitespace) { ExpectMembers("whitespace", IsWhitespace); }

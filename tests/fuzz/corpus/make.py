@@ -173,8 +173,52 @@ def make_tokenizer():
         write("tokenizer", name, data)
 
 
+def make_tokenizer_of_pairs():
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    pieces = ["a", "b", "c", "\u0120", "\u00c3", "\u00a9", "1", ".", "ab", "\u0120a", "abc"]
+    bytes_ = {"type": "BPE", "vocab": {p: i for i, p in enumerate(pieces)},
+              "merges": [["a", "b"], ["\u0120", "a"], ["ab", "c"]]}
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    least = {"pre_tokenizer": level, "decoder": {"type": "ByteLevel"}, "model": bytes_}
+    pattern = r"(?i:'s|'t)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    split = lambda **more: {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False, **more}
+    sequence = lambda *steps: {"type": "Sequence", "pretokenizers": list(steps)}
+    mark = "\u2581"
+    characters = ["<unk>", "<s>", *[f"<0x{b:02X}>" for b in (0xC3, 0xA9, 0x0A)], mark, "a", "b", mark + "a", "ab"]
+    model = {"type": "BPE", "vocab": {p: i for i, p in enumerate(characters)}, "merges": [mark + " a", "a b"],
+             "unk_token": "<unk>", "fuse_unk": True, "byte_fallback": True}
+    normalizer = {"type": "Sequence", "normalizers": [
+        {"type": "NFC"}, {"type": "Prepend", "prepend": mark},
+        {"type": "Replace", "pattern": {"String": " "}, "content": mark}]}
+    decoder = {"type": "Sequence", "decoders": [
+        {"type": "Replace", "pattern": {"String": mark}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
+        {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}
+    metaspace = {"type": "Metaspace", "replacement": mark, "prepend_scheme": "first", "split": True}
+    template = {"type": "Sequence", "processors": [level, {"type": "TemplateProcessing", "special_tokens": {
+        "<s>": {"ids": [1]}}, "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}]}]}
+    pretty = lambda value: json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    text = "\0abc  ab's 1234 \u00e9e\u0301\n\n .<s> a\U0001F999\u2581b"
+    files = {
+        "pairs": pretty(least) + text,
+        "pairs_prefix": pretty({**least, "pre_tokenizer": {**level, "add_prefix_space": True}}) + text,
+        "pairs_digits": pretty({**least, "pre_tokenizer": sequence({"type": "Digits", "individual_digits": True}, level)}) + text,
+        "pairs_split": pretty({**least, "pre_tokenizer": sequence(split(), {**level, "use_regex": False}),
+                               "normalizer": {"type": "NFC"}, "model": {**bytes_, "ignore_merges": True},
+                               "added_tokens": [{"id": 11, "content": "<s>", **flags, "lstrip": True}]}) + text,
+        "pairs_regex": pretty({**least, "pre_tokenizer": sequence(
+            split(pattern={"Regex": "(a|b)+"}, behavior="Removed", invert=True), level)}) + text,
+        "pairs_unknown": pretty({**least, "model": {**bytes_, "unk_token": ".", "fuse_unk": True}}) + text,
+        "marks": pretty({"normalizer": normalizer, "decoder": decoder, "model": model, "post_processor": template,
+                         "added_tokens": [{"id": 1, "content": "<s>", **flags}]}) + text,
+        "marks_metaspace": pretty({"pre_tokenizer": metaspace, "decoder": metaspace, "model": model}) + text,
+    }
+    for name, data in files.items():
+        write("tokenizer", name, data)
+
+
 make_safetensors()
 make_index()
 make_gguf()
 make_config()
+make_tokenizer_of_pairs()
 make_tokenizer()

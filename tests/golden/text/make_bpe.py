@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
-"""Makes the golden files of byte-pair encoding from the reference, `tokenizers` (PyPI): bpe_texts.json and bpe/.
+"""Makes the golden files of byte-pair encoding from the reference, `tokenizers` (PyPI).
 
 usage: make_bpe.py
 
-Each file of bpe/ holds a tokenizer of one family, with a small vocabulary trained here on the golden texts, what the
+classes.json holds the classes of characters in regular expressions, trained.json a vocabulary that the reference's
+trainer learned. Each file of bpe/ holds a tokenizer of one family, with a small vocabulary trained here on the golden texts, what the
 reference makes of some hand-picked texts, and for each of the 2,000 texts of bpe_texts.json a checksum of its ids.
 Made with tokenizers 0.23.3.
 """
+import collections
 import json
 import random
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from make import ALPHABET, HARD, TEXTBOOK, write
+from make import ALPHABET, HARD, TEXTBOOK, ranges, write
 
 GPT4 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 TEKKEN = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|"
@@ -32,6 +34,7 @@ CODE = [
     "\U0001F468\u200d\U0001F469\u200d\U0001F467 \U0001F1EB\U0001F1F7 \u2764\ufe0f 1\ufe0f\u20e3", "\U0001F999" * 7,
     "y\u00fd " * 30, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
 ]
+MARK = "\u2581"
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<s>", "</s>", "<tool_call>"]
 
 
@@ -60,15 +63,18 @@ def checksum(ids):
     return f"{h:016x}"
 
 
-def trained(normalizer, pre_tokenizer, size, alphabet=(), special=()):
+def trained(normalizer, pre_tokenizer, size, alphabet=None):
     """Vocabulary and merges of a BPE model trained on the golden texts."""
     tokenizer = Tokenizer(models.BPE())
     if normalizer:
         tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = pre_tokenizer
     corpus = (TEXTBOOK + HARD + CODE) * 3 + texts()[:1600:4]
+    if not alphabet:  # the most frequent characters; of equal ones the lower, where the trainer would take any
+        counts = collections.Counter("".join(corpus).replace(" ", MARK))
+        alphabet = sorted(counts, key=lambda c: (-counts[c], c))[:250]
     tokenizer.train_from_iterator(corpus, trainers.BpeTrainer(
-        vocab_size=size, initial_alphabet=list(alphabet), special_tokens=list(special), show_progress=False, limit_alphabet=300))
+        vocab_size=size, initial_alphabet=list(alphabet), limit_alphabet=len(alphabet), show_progress=False))
     model = json.loads(tokenizer.to_str())["model"]
     return model["vocab"], [tuple(m) for m in model["merges"]]
 
@@ -93,9 +99,6 @@ def start_token(token):
     return lambda t: processors.Sequence([
         processors.ByteLevel(trim_offsets=False),
         processors.TemplateProcessing(single=f"{token} $A", special_tokens=[(token, t.token_to_id(token))])])
-
-
-MARK = "\u2581"
 
 
 def sentence_piece_like(pre_tokenizer=None, prepend=True, size=500, fallback=True, fuse=True, decoder="sequence", legacy_merges=False):
@@ -176,7 +179,28 @@ def case(tokenizer, text):
     return {"text": text, "ids": encoding.ids, "tokens": [tokenizer.id_to_token(i) for i in encoding.ids], "decoded": tokenizer.decode(encoding.ids)}
 
 
+def make_classes():
+    def alone(split):
+        return ranges(lambda c: len(split.pre_tokenize_str("\x01" + c + "\x01")) == 3)
+
+    write("classes.json", {"letters": alone(SPLIT(r"\p{L}")), "numbers": alone(SPLIT(r"\p{N}")),
+                           "whitespace": alone(SPLIT(r"\s")), "digits": alone(pre_tokenizers.Digits(True))})
+
+
+def make_trained():
+    text = "\n".join(TEXTBOOK + HARD + CODE)
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.train_from_iterator([text], trainers.BpeTrainer(
+        vocab_size=700, min_frequency=2, special_tokens=["<|endoftext|>"], show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    model = json.loads(tokenizer.to_str())["model"]
+    write("trained.json", {"text": text, "tokens": sorted(model["vocab"], key=model["vocab"].get), "merges": model["merges"]})
+
+
 def main():
+    make_classes()
+    make_trained()
     made = texts()
     write("bpe_texts.json", made)
     for name, make in FAMILIES.items():
