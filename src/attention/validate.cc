@@ -1,6 +1,7 @@
 #include "attention/validate.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 
 namespace qkv {
@@ -52,10 +53,12 @@ void CheckTensor(const std::string& argument, const ConstTensor& tensor) {
     FailArgument(argument, error.reason(), error.expected(), error.got());
   }
   if (elements == 0) return;
-  if (tensor.data == nullptr) FailArgument(argument, "no data", "a pointer to " + ToString(tensor.shape), "null");
+  if (tensor.data == nullptr)
+    FailArgument(argument, "no data", "a pointer to " + ToString(tensor.shape), "null");
   const size_t size = SizeOf(tensor.dtype);  // 0: no type, which is for others to refuse
   if (size > 1 && reinterpret_cast<uintptr_t>(tensor.data) % size != 0) {
-    FailArgument(argument, "not aligned", "an address that is a multiple of " + std::to_string(size), "another");
+    FailArgument(argument, "not aligned", "an address that is a multiple of " + std::to_string(size),
+                 "another");
   }
   ExtentOf(argument, tensor);
 }
@@ -85,19 +88,55 @@ void CheckWritable(const std::string& argument, const ConstTensor& tensor) {
   int64_t inner = 1;  // elements that the axes so far span
   for (const Axis& axis : axes) {
     if (axis.step < inner) {
-      FailArgument(argument, "elements overlap", "strides that keep all elements apart", ToString(tensor.shape));
+      FailArgument(argument, "elements overlap", "strides that keep all elements apart",
+                   ToString(tensor.shape));
     }
     inner = axis.step * (axis.size - 1) + inner;
   }
 }
 
+// Where a tensor's bytes lie within rows of `pitch` bytes: `length` of them from `first` on, perhaps past the
+// row's end.
+struct PartOfRow {
+  int64_t first, length;
+};
+PartOfRow PartOf(const ConstTensor& tensor, int64_t pitch) {
+  const auto size = static_cast<int64_t>(SizeOf(tensor.dtype));
+  int64_t low = 0, high = size;
+  for (int axis = 0; axis < tensor.rank(); ++axis) {
+    const int64_t step = tensor.stride[static_cast<size_t>(axis)] * size;
+    if (step % pitch != 0) (step < 0 ? low : high) += step * (tensor.size(axis) - 1);
+  }
+  const auto address =
+      static_cast<int64_t>(reinterpret_cast<uintptr_t>(tensor.data) % static_cast<uintptr_t>(pitch));
+  return {((address + low) % pitch + pitch) % pitch, high - low};
+}
+
+// Whether both are parts of the same rows side by side, as the gradients of queries, keys and values are in one
+// array of (rows, 3 C): there is then a stride, the rows' pitch, within which they take different bytes.
+bool LieSideBySide(const ConstTensor& tensor, const ConstTensor& other) {
+  for (int axis = 0; axis < tensor.rank(); ++axis) {
+    const int64_t stride = tensor.stride[static_cast<size_t>(axis)];
+    const int64_t pitch = std::abs(stride) * static_cast<int64_t>(SizeOf(tensor.dtype));
+    if (pitch == 0 || tensor.size(axis) == 1) continue;
+    const PartOfRow a = PartOf(tensor, pitch), b = PartOf(other, pitch);
+    const int64_t from_a_to_b = (b.first - a.first + pitch) % pitch,
+                  from_b_to_a = (a.first - b.first + pitch) % pitch;
+    if (a.length <= from_a_to_b && b.length <= from_b_to_a) return true;
+  }
+  return false;
+}
+
 void CheckApart(const std::string& argument, const ConstTensor& tensor, const std::string& other_argument,
                 const ConstTensor& other) {
-  if (IsEmpty(tensor) || IsEmpty(other)) return;
+  if (IsEmpty(tensor) || IsEmpty(other) || LieSideBySide(tensor, other)) return;
   const Extent a = ExtentOf(argument, tensor), b = ExtentOf(other_argument, other);
-  const uintptr_t a_at = reinterpret_cast<uintptr_t>(tensor.data), b_at = reinterpret_cast<uintptr_t>(other.data);
-  const uintptr_t a_first = a_at + static_cast<uintptr_t>(a.low), a_last = a_at + static_cast<uintptr_t>(a.high);
-  const uintptr_t b_first = b_at + static_cast<uintptr_t>(b.low), b_last = b_at + static_cast<uintptr_t>(b.high);
+  const uintptr_t a_at = reinterpret_cast<uintptr_t>(tensor.data),
+                  b_at = reinterpret_cast<uintptr_t>(other.data);
+  const uintptr_t a_first = a_at + static_cast<uintptr_t>(a.low),
+                  a_last = a_at + static_cast<uintptr_t>(a.high);
+  const uintptr_t b_first = b_at + static_cast<uintptr_t>(b.low),
+                  b_last = b_at + static_cast<uintptr_t>(b.high);
   if (a_first < b_last && b_first < a_last) {
     FailArgument(argument, "overlaps " + other_argument, "memory of its own", "memory that both reach");
   }
@@ -122,15 +161,16 @@ ConstTensor BroadcastTo(const std::string& argument, const ConstTensor& tensor, 
   return result;
 }
 
-void CheckLengths(const std::string& argument, const std::vector<int64_t>& lengths, int64_t batch, int64_t most) {
+void CheckLengths(const std::string& argument, const std::vector<int64_t>& lengths, int64_t batch,
+                  int64_t most) {
   if (static_cast<int64_t>(lengths.size()) != batch) {
     FailArgument(argument, "wrong number of lengths", std::to_string(batch) + ", one per sequence",
                  std::to_string(lengths.size()));
   }
   for (size_t b = 0; b < lengths.size(); ++b) {
     if (lengths[b] < 0 || lengths[b] > most) {
-      FailArgument(argument + "[" + std::to_string(b) + "]", "length out of range", "0 to " + std::to_string(most),
-                   std::to_string(lengths[b]));
+      FailArgument(argument + "[" + std::to_string(b) + "]", "length out of range",
+                   "0 to " + std::to_string(most), std::to_string(lengths[b]));
     }
   }
 }

@@ -21,7 +21,8 @@ void CheckDType(const std::string& argument, const ConstTensor& tensor, DType ex
 
 // No two indices share an element.
 void CheckWritable(const std::string& argument, const ConstTensor& tensor);
-// The memory from a tensor's lowest to its highest byte and the other's do not meet.
+// The memory from a tensor's lowest to its highest byte and the other's do not meet, or they lie side by side in the
+// same rows.
 void CheckApart(const std::string& argument, const ConstTensor& tensor, const std::string& other_argument,
                 const ConstTensor& other);
 

@@ -1,15 +1,13 @@
-// A Linear on oneDNN: the only file that knows its interface, of versions 2 and 3.
-#include <oneapi/dnnl/dnnl.hpp>
-
+// A Linear on oneDNN, of versions 2 and 3.
 #include <algorithm>
 #include <compare>
-#include <map>
 #include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "layers/linear_backend.h"
+#include "layers/onednn.h"
 #include "layers/panels.h"
 #include "qkv/error.h"
 #include "runtime/aligned.h"
@@ -22,23 +20,11 @@ namespace {
 using dnnl::memory;
 constexpr auto kFloat = memory::data_type::f32;
 
-memory::data_type TypeOf(DType dtype) { return dtype == DType::kBF16 ? memory::data_type::bf16 : kFloat; }
-
-const dnnl::engine& Cpu() {
-  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-  return engine;
-}
-
-dnnl::stream& ThreadStream() {
-  thread_local dnnl::stream stream(Cpu());
-  return stream;
-}
-
-[[noreturn]] void Rethrow(const dnnl::error& error, const std::string& what) {
-  if (error.status == dnnl_out_of_memory) throw Error(ErrorCode::kOutOfMemory, "out of memory", what);
-  throw Error(ErrorCode::kInternal, "oneDNN failed", what, "success",
-              std::string(error.what()) + " (status " + std::to_string(error.status) + ")");
-}
+using onednn::Cpu;
+using onednn::Rethrow;
+using onednn::ThreadScratch;
+using onednn::ThreadStream;
+using onednn::TypeOf;
 
 // What generated code depends on. Threads: oneDNN divides the work, and sizes its scratch memory, at creation.
 struct MultiplyKey {
@@ -74,65 +60,16 @@ dnnl::matmul::primitive_desc Describe(const MultiplyKey& key, const memory::desc
 #endif
 }
 
-std::shared_ptr<const Multiply> CreateMultiply(const MultiplyKey& key) {
+Multiply CreateMultiply(const MultiplyKey& key) {
   const memory::desc x({key.rows, key.inputs}, TypeOf(key.dtype), memory::format_tag::ab);
   const memory::desc y({key.rows, key.outputs}, TypeOf(key.y_dtype), memory::format_tag::ab);
   const auto described = Describe(key, x, y);
-  return std::make_shared<const Multiply>(
-      Multiply{dnnl::matmul(described), x, described.weights_desc(), y, described.scratchpad_desc()});
+  return {dnnl::matmul(described), x, described.weights_desc(), y, described.scratchpad_desc()};
 }
 
-// The multiplies of the process: layers of the same shape share them. Creating one takes 0.2 to 2 ms.
-class MultiplyCache {
- public:
-  std::shared_ptr<const Multiply> Get(const MultiplyKey& key) {
-    {
-      const std::lock_guard lock(mutex_);
-      const auto found = entries_.find(key);
-      if (found != entries_.end()) {
-        found->second.last_use = ++uses_;
-        return found->second.multiply;
-      }
-    }
-    auto created = CreateMultiply(key);  // unlocked: others go on meanwhile
-    const std::lock_guard lock(mutex_);
-    if (entries_.size() >= kCapacity) DropOldest();
-    return entries_.insert_or_assign(key, Entry{std::move(created), ++uses_}).first->second.multiply;
-  }
-
- private:
-  // A BERT forward takes 4 a batch shape, so this remembers about 128 shapes of batches.
-  static constexpr size_t kCapacity = 512;
-
-  struct Entry {
-    std::shared_ptr<const Multiply> multiply;
-    uint64_t last_use;
-  };
-
-  void DropOldest() {
-    auto oldest = entries_.begin();
-    for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
-      if (entry->second.last_use < oldest->second.last_use) oldest = entry;
-    }
-    entries_.erase(oldest);
-  }
-
-  std::mutex mutex_;
-  std::map<MultiplyKey, Entry> entries_;
-  uint64_t uses_ = 0;
-};
-
-MultiplyCache& Cache() {
-  static MultiplyCache cache;
+onednn::PrimitiveCache<MultiplyKey, Multiply>& Cache() {
+  static onednn::PrimitiveCache<MultiplyKey, Multiply> cache(CreateMultiply);
   return cache;
-}
-
-// At least `bytes` of memory that no other thread uses, valid until the next call.
-void* ThreadScratch(size_t bytes) {
-  thread_local AlignedBuffer<unsigned char> buffer;
-  if (static_cast<size_t>(buffer.size()) < bytes)
-    buffer = AlignedBuffer<unsigned char>(static_cast<int64_t>(bytes));
-  return buffer.data();
 }
 
 // A weight in the layouts that the multiplies ask for: one on most processors whatever the number of rows, so

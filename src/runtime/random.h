@@ -31,6 +31,9 @@ class DropoutBits {
     threshold_ = static_cast<uint64_t>(threshold);
   }
 
+  PhiloxKey key() const { return key_; }
+  uint32_t threshold() const { return static_cast<uint32_t>(threshold_); }  // p < 1, a float, keeps it below 2^32
+
   // Bit l: whether weight (b, h, p, 4 * j_quarter + l) is kept.
   unsigned KeptOfFour(int64_t b, int64_t h, int64_t p, int64_t j_quarter) const {
     const PhiloxCounter words = Philox4x32({static_cast<uint32_t>(j_quarter), static_cast<uint32_t>(p),

@@ -1,0 +1,24 @@
+// Work on rows, cut into tasks.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "runtime/threads.h"
+
+namespace qkv {
+
+// Elements that one task takes: some 10 us of arithmetic, several times what handing out a task costs.
+inline constexpr int64_t kTaskElements = 16384;
+
+// body(first, count) for consecutive runs of rows of `width` elements. The runs do not depend on the threads.
+template <class Body>
+void ForRows(int64_t rows, int64_t width, const Body& body) {
+  const int64_t task_rows = std::max<int64_t>(1, kTaskElements / std::max<int64_t>(1, width));
+  ParallelFor((rows + task_rows - 1) / task_rows, [&](int64_t task, int) {
+    const int64_t first = task * task_rows;
+    body(first, std::min(task_rows, rows - first));
+  });
+}
+
+}  // namespace qkv
