@@ -106,6 +106,38 @@ class QKV_API MultiHeadStack {
   std::vector<MultiHeadAttention> heads_;
 };
 
+// ---- Gradients: of a loss, by everything that a layer's output depends on ----
+
+// dx (B, T, C): the gradient by x, where dout (B, T, C) is that by SimplifiedAttention's out.
+QKV_API void SimplifiedAttentionBackward(const float* x, const float* dout, int64_t batch, int64_t length,
+                                         int64_t width, bool causal, float* dx);
+
+// What a multi-head layer was run on.
+struct MultiHeadInput {
+  const float* x = nullptr;        // (B, Tq, d_in)
+  const float* context = nullptr;  // (B, Tk, d_context); null: self-attention, and Tk = Tq
+  int64_t batch = 0, q_length = 0, kv_length = 0;
+  std::optional<Dropout> training;
+};
+
+struct MultiHeadGradients {
+  MultiHeadParameters parameters;  // of the parameters' own sizes; of biases as the configuration has them
+  std::vector<float> x;            // (B, Tq, d_in)
+  std::vector<float> context;      // (B, Tk, d_context); empty for self-attention
+};
+
+// dout (B, Tq, d_out): the gradient by the layer's output. The forward is computed again, so nothing of it need
+// be kept. Errors as the layer's own.
+QKV_API MultiHeadGradients MultiHeadBackward(const MultiHeadConfig& config,
+                                             const MultiHeadParameters& parameters, const MultiHeadInput& input,
+                                             const float* dout);
+
+// Of a MultiHeadStack: dout (B, T, n * d_out). Result h has head h's parameters; the first one's x is the whole
+// stack's.
+QKV_API std::vector<MultiHeadGradients> MultiHeadStackBackward(const MultiHeadConfig& head,
+                                                               const std::vector<MultiHeadParameters>& heads,
+                                                               const MultiHeadInput& input, const float* dout);
+
 // Fixed sinusoidal positions (T, C), C even: sin and cos of pos / 10000^(2i / C) (Vaswani et al. 2017, 3.5).
 QKV_API std::vector<float> SinusoidalPositions(int64_t length, int64_t width);
 

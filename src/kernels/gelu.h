@@ -1,4 +1,5 @@
-// Activations in training, apart from their input since that is kept, and their gradients. T is float or BFloat16; the mathematics is float32.
+// Activations in training, apart from their input since that is kept, and their gradients. T is float or
+// BFloat16; the mathematics is float32.
 #pragma once
 
 #include <cstdint>

@@ -64,8 +64,7 @@ void ForwardRows(const float* x, int64_t rows, const LayerNormParameters& p, flo
 void ForwardRows(const float* x, int64_t rows, const LayerNormParameters& p, BFloat16* out) {
   std::vector<float> row(static_cast<size_t>(p.width));
   for (int64_t r = 0; r < rows; ++r) {
-    LayerNormRows(x + r * p.width, 1, p, row.data());
-    RoundToBFloat16(row.data(), p.width, out + r * p.width);
+    LayerNormRows(x + r * p.width, 1, p, row.data(), out + r * p.width);
   }
 }
 

@@ -30,11 +30,11 @@ void ProjectForward(const Projection<T>& p, const T* x, int64_t rows, Y* y, Into
   MatMul(x, {p.weight, p.order == WeightOrder::kInOut ? Layout::kRows : Layout::kColumns}, product);
 }
 
-// dx (rows, inputs) = dy W^T.
+// dx (rows, inputs) = or += dy W^T.
 template <class T, class X>
-void ProjectBackward(const Projection<T>& p, const T* dy, int64_t rows, X* dx) {
+void ProjectBackward(const Projection<T>& p, const T* dy, int64_t rows, X* dx, Into into = Into::kOverwrite) {
   const Layout transposed = p.order == WeightOrder::kInOut ? Layout::kColumns : Layout::kRows;
-  MatMul(dy, {p.weight, transposed}, Product(rows, p.inputs, p.outputs, dx));
+  MatMul(dy, {p.weight, transposed}, Product(rows, p.inputs, p.outputs, dx, into));
 }
 
 // dweight += x^T dy in the weight's order, and dbias (outputs) += the sum of dy's rows, where it is not null.

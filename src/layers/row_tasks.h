@@ -21,4 +21,8 @@ void ForRows(int64_t rows, int64_t width, const Body& body) {
   });
 }
 
+inline void FillZeros(float* to, int64_t count) {
+  ForRows(count, 1, [&](int64_t first, int64_t some) { std::fill_n(to + first, some, 0.0f); });
+}
+
 }  // namespace qkv

@@ -88,11 +88,10 @@ class DecoderOf : public Decoder {
     LayerNormForward(last_.data(), shape_.rows(), LastNorm(), hidden_.data());
   }
 
-  // hidden_ holds the gradient by the last norm's output. The gradient by the last block's output takes the
-  // place of what that norm gave, since nothing needs it any more.
+  // hidden_ holds the gradient by the last norm's output.
   void Backward(const Batch& batch, const PassSeeds& seeds, float* gradients) {
     if (dx_.size() == 0) dx_ = AlignedBuffer<float>(shape_.rows() * config_.width);
-    std::fill_n(dx_.data(), dx_.size(), 0.0f);
+    FillZeros(dx_.data(), dx_.size());
     LayerNormBackward<T>({last_.data(), hidden_.data(), dx_.data(), At("ln_f.weight", gradients),
                           At("ln_f.bias", gradients), scratch_.normal.data()},
                          shape_.rows(), LastNorm());

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <span>
 #include <string>
-#include <utility>
 
 #include "runtime/aligned.h"
 #include "train/decoder_config.h"
@@ -13,11 +12,12 @@
 
 namespace qkv::train {
 
-// config.json as transformers' GPT2LMHeadModel reads it.
+// config.json as transformers' GPT2LMHeadModel reads it; `stored` is the type of the tensors.
 std::string ConfigJson(const DecoderConfig& config, Precision stored);
 
-// The tensors as a model.safetensors, names under "transformer." as GPT2LMHeadModel saves them, in float32 or
-// bfloat16.
+// config.json and model.safetensors in `folder`, which must be there; names as GPT2LMHeadModel saves them.
+// parameters: a flat array of ParameterTable(config). Each file whole or not at all. Error{kIo} naming the
+// file.
 void WriteDecoder(const std::filesystem::path& folder, const DecoderConfig& config,
                   std::span<const float> parameters, Precision stored);
 
@@ -26,8 +26,9 @@ struct LoadedDecoder {
   AlignedBuffer<float> parameters;
 };
 
-// A folder with a GPT-2 config.json and model.safetensors, ours or another's. Error{kFile} naming what is
-// missing, damaged or not a GPT-2 that this trains (another activation, another inner width).
+// A folder with a GPT-2 config.json and model.safetensors, ours or another's, of float32 or 16-bit tensors.
+// Error{kFile} naming what is missing, damaged or not a GPT-2 that this trains: another activation, another
+// inner width, cross-attention.
 LoadedDecoder ReadDecoder(const std::filesystem::path& folder);
 
 }  // namespace qkv::train

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "layers/row_tasks.h"
 #include "qkv/error.h"
 #include "train/decoder.h"
 #include "train/optimizer.h"
@@ -82,7 +83,7 @@ Trainer& Trainer::operator=(Trainer&&) noexcept = default;
 StepReport Trainer::Step(const BatchSource& source) {
   Impl& i = *impl_;
   const int64_t step = i.state.step, parts = i.options.accumulate, tokens = parts * i.BatchTokens();
-  std::fill_n(i.gradient.data(), i.gradient.size(), 0.0f);
+  FillZeros(i.gradient.data(), i.gradient.size());
   i.decoder->Use(i.state.parameters.data());
   double sum = 0;
   for (int64_t part = 0; part < parts; ++part) {

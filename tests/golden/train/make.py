@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Writes losses.json: 200 steps of a 4-layer GPT-2 in transformers and PyTorch, float32, no dropout, with the initial
-parameters and the batches that tests/train/golden_test.cc makes too.
+"""Writes what tests/train holds training against; the C++ side makes the same parameters and batches from `noise`.
+
+losses.json: 200 steps of a 4-layer GPT-2 in transformers and PyTorch, float32, no dropout.
+gpt2/: a small GPT-2 as transformers saves it, and in loss.json its loss on batch 0.
 
 usage: make.py   (needs torch and transformers)
 """
@@ -26,15 +28,15 @@ def noise(seed, count, scale):
     return (numpy.float32(x >> numpy.uint32(8)) / numpy.float32(2**24) - numpy.float32(0.5)) * numpy.float32(scale)
 
 
-def batch(index):
+def batch(index, context=CONTEXT, vocab=VOCAB):
     """Sequences x -> 5 x + 7, with one token in eight drawn at random: something to learn, and a floor to the loss."""
-    count = BATCH * (CONTEXT + 1)
-    random = ((noise(1000 + 2 * index, count, 1.0) + 0.5) * VOCAB).astype(numpy.int64)
+    count = BATCH * (context + 1)
+    random = ((noise(1000 + 2 * index, count, 1.0) + 0.5) * vocab).astype(numpy.int64)
     jump = noise(1001 + 2 * index, count, 1.0) < -0.375
-    tokens = random.reshape(BATCH, CONTEXT + 1)
-    jump = jump.reshape(BATCH, CONTEXT + 1)
-    for t in range(1, CONTEXT + 1):
-        tokens[:, t] = numpy.where(jump[:, t], tokens[:, t], (5 * tokens[:, t - 1] + 7) % VOCAB)
+    tokens = random.reshape(BATCH, context + 1)
+    jump = jump.reshape(BATCH, context + 1)
+    for t in range(1, context + 1):
+        tokens[:, t] = numpy.where(jump[:, t], tokens[:, t], (5 * tokens[:, t - 1] + 7) % vocab)
     return torch.from_numpy(tokens[:, :-1].copy()), torch.from_numpy(tokens[:, 1:].copy())
 
 
@@ -45,9 +47,9 @@ def rate(step):
     return LAST_RATE + 0.5 * (1 + math.cos(math.pi * done)) * (RATE - LAST_RATE)
 
 
-def model():
-    config = GPT2Config(n_layer=LAYERS, n_head=HEADS, n_embd=WIDTH, n_positions=CONTEXT, vocab_size=VOCAB,
-                        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, attn_implementation="eager")
+def model(layers, heads, width, context, vocab):
+    config = GPT2Config(n_layer=layers, n_head=heads, n_embd=width, n_positions=context, vocab_size=vocab,
+                        bos_token_id=None, eos_token_id=None, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, attn_implementation="eager")
     gpt2 = GPT2LMHeadModel(config)
     with torch.no_grad():
         for number, (name, parameter) in enumerate(gpt2.transformer.named_parameters()):
@@ -57,9 +59,12 @@ def model():
     return gpt2
 
 
-def main():
-    torch.manual_seed(0)
-    gpt2 = model()
+def loss_of(gpt2, inputs, targets):
+    return torch.nn.functional.cross_entropy(gpt2(inputs).logits.flatten(0, 1), targets.flatten())
+
+
+def train(folder):
+    gpt2 = model(LAYERS, HEADS, WIDTH, CONTEXT, VOCAB)
     matrices = [p for p in gpt2.parameters() if p.dim() >= 2]
     others = [p for p in gpt2.parameters() if p.dim() < 2]
     optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": DECAY}, {"params": others, "weight_decay": 0}],
@@ -70,8 +75,7 @@ def main():
         total = 0.0
         for part in range(ACCUMULATE):
             inputs, targets = batch(step * ACCUMULATE + part)
-            logits = gpt2(inputs).logits
-            loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten()) / ACCUMULATE
+            loss = loss_of(gpt2, inputs, targets) / ACCUMULATE
             loss.backward()
             total += loss.item()
         norms.append(torch.nn.utils.clip_grad_norm_(gpt2.parameters(), CLIP).item())
@@ -79,9 +83,23 @@ def main():
             group["lr"] = rate(step)
         optimizer.step()
         losses.append(total)
-    folder = pathlib.Path(__file__).parent
     (folder / "losses.json").write_text(json.dumps({"losses": [float(f"{x:.7g}") for x in losses],
                                                     "norms": [float(f"{x:.6g}") for x in norms]}) + "\n")
+
+
+def save(folder):
+    gpt2 = model(2, 2, 16, 12, 37).eval()
+    gpt2.save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    with torch.no_grad():
+        loss = loss_of(gpt2, *batch(0, 12, 37)).item()
+    (folder / "loss.json").write_text(json.dumps({"loss": loss}) + "\n")
+
+
+def main():
+    here = pathlib.Path(__file__).parent
+    save(here / "gpt2")
+    train(here)
 
 
 if __name__ == "__main__":
