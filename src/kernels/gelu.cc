@@ -12,15 +12,21 @@ HWY_BEFORE_NAMESPACE();
 namespace qkv {
 namespace HWY_NAMESPACE {
 
-// 1 / (1 + exp(-z)). The exponential is of -|z|, so it never overflows and the tail keeps its relative
-// precision.
-HWY_INLINE FloatVec Sigmoid(FloatVec z) {
-  const FloatTag tag;
-  const FloatVec one = hn::Set(tag, 1.0f);
-  const FloatVec e = Exp2(tag, hn::Mul(hn::Abs(z), hn::Set(tag, -kLog2E)));
-  const FloatVec share = hn::Div(one, hn::Add(one, e));
-  return hn::IfThenElse(hn::Lt(z, hn::Zero(tag)), hn::Mul(e, share), share);
-}
+// 1 / (1 + exp(-z)), and what is missing to 1. The exponential is of -|z|, so it never overflows, and both keep
+// their relative precision.
+struct Sigmoid {
+  FloatVec share, rest;
+
+  explicit HWY_INLINE Sigmoid(FloatVec z) {
+    const FloatTag tag;
+    const FloatVec one = hn::Set(tag, 1.0f);
+    const FloatVec e = Exp2(tag, hn::Mul(hn::Abs(z), hn::Set(tag, -kLog2E)));
+    const FloatVec large = hn::Div(one, hn::Add(one, e)), small = hn::Mul(e, large);
+    const auto below = hn::Lt(z, hn::Zero(tag));
+    share = hn::IfThenElse(below, small, large);
+    rest = hn::IfThenElse(below, large, small);
+  }
+};
 
 struct ValueAndSlope {
   FloatVec value, slope;
@@ -31,20 +37,21 @@ struct GeluTanh {
   static constexpr float kTwice = 1.5957691216057308f;   // 2 sqrt(2 / pi)
   static constexpr float kCubic = 0.07135481282723337f;  // that times 0.044715
 
-  static HWY_INLINE FloatVec Share(FloatVec x) {
+  static HWY_INLINE Sigmoid Share(FloatVec x) {
     const FloatTag tag;
     const FloatVec square = hn::Mul(x, x);
     return Sigmoid(hn::Mul(x, hn::MulAdd(square, hn::Set(tag, kCubic), hn::Set(tag, kTwice))));
   }
-  static HWY_INLINE FloatVec Value(FloatVec x) { return hn::Mul(x, Share(x)); }
+  static HWY_INLINE FloatVec Value(FloatVec x) { return hn::Mul(x, Share(x).share); }
   static HWY_INLINE ValueAndSlope Both(FloatVec x) {
     const FloatTag tag;
-    const FloatVec share = Share(x), value = hn::Mul(x, share);
+    const Sigmoid s = Share(x);
+    const FloatVec value = hn::Mul(x, s.share);
     const FloatVec inner = hn::MulAdd(hn::Mul(x, x), hn::Set(tag, 3 * kCubic), hn::Set(tag, kTwice));
-    const FloatVec rest = hn::NegMulAdd(value, share, value);  // x share (1 - share)
-    // Far out rest is zero or nothing beside it, but inner may be infinite.
-    const FloatVec bent = hn::IfThenElse(hn::Eq(rest, hn::Zero(tag)), rest, hn::Mul(rest, inner));
-    return {value, hn::Add(share, bent)};
+    const FloatVec both = hn::Mul(value, s.rest);
+    // Far out this is zero, but inner may be infinite.
+    const FloatVec bent = hn::IfThenElse(hn::Eq(both, hn::Zero(tag)), both, hn::Mul(both, inner));
+    return {value, hn::Add(s.share, bent)};
   }
 };
 
@@ -98,8 +105,8 @@ void SwiGluBackward(const float* gate_up, const float* dout, int64_t rows, int64
     for (int64_t c = 0; c < width; c += FloatLanes()) {
       const FloatVec gate = LoadFirst(gate_up + c, width - c), up = LoadFirst(gate_up + width + c, width - c);
       const FloatVec d = LoadFirst(dout + c, width - c);
-      const FloatVec share = Sigmoid(gate), silu = hn::Mul(gate, share);
-      const FloatVec slope = hn::Add(share, hn::NegMulAdd(silu, share, silu));
+      const Sigmoid s(gate);
+      const FloatVec silu = hn::Mul(gate, s.share), slope = hn::MulAdd(silu, s.rest, s.share);
       StoreFirst(hn::Mul(hn::Mul(d, up), slope), dgate_up + c, width - c);
       StoreFirst(hn::Mul(d, silu), dgate_up + width + c, width - c);
     }

@@ -71,7 +71,7 @@ void MultiplyBlock(const Packing& a, const Packing& b, Span rows, Span columns, 
     const Span depth{k, std::min(kDepth, a.columns - k)};
     a(rows, depth, depth.count, scratch.rows.data());
     b(depth, columns, kernel.columns, scratch.panel.data());
-    kernel.multiply(scratch.rows.data(), rows.count, depth.count, scratch.panel.data(), scratch.part.data());
+    kernel.multiply(scratch.rows.data(), rows.count, depth.count, scratch.panel.data(), 1, scratch.part.data());
     for (int64_t i = 0; i < rows.count * kernel.columns; ++i) scratch.sums[i] += scratch.part[i];
   }
 }
