@@ -79,13 +79,15 @@ def capture(case, inputs):
 def layer(case):
     width, heads = case["q_heads"] * case["d"], case["q_heads"]
     shape = (case["batch"], case["queries"], width)
-    x = tensor(values(0, shape))
+    dtype = getattr(torch, case["dtype"])
+    x = tensor(values(0, shape)).to(dtype)
     scale = np.float32(1 / math.sqrt(width))
     module = torch.nn.MultiheadAttention(width, heads, bias=False, batch_first=True).eval()
     with torch.no_grad():
         for part, matrix in enumerate(module.in_proj_weight.chunk(3)):
             matrix.copy_(tensor(values(1 + part, (width, width)) * scale))
         module.out_proj.weight.copy_(tensor(values(4, (width, width)) * scale))
+    module.to(dtype)
     yield contestant("nn.MultiheadAttention", lambda: module(x, x, x, need_weights=False)[0])
 
     def written_out():

@@ -31,8 +31,8 @@ Case Decode(std::string name, DType dtype, int64_t batch, Heads heads, int64_t k
   return Call(std::move(name), dtype, batch, heads, 1, keys);
 }
 
-Case Layer(std::string name, Heads heads, int64_t length, When when) {
-  Case one = Prefill(std::move(name), DType::kF32, 1, heads, length, Causal::kNone);
+Case Layer(std::string name, DType dtype, Heads heads, int64_t length, When when) {
+  Case one = Prefill(std::move(name), dtype, 1, heads, length, Causal::kNone);
   one.kind = Kind::kLayer;
   one.when = when;
   return one;
@@ -95,9 +95,10 @@ std::vector<Case> NamedCases() {
   cases.push_back(forward);
   cases.back().name = "capture-8k";
   cases.back().kind = Kind::kCapture;
-  cases.push_back(Layer("layer-768", kTwelve, 1024, When::kAlways));
-  cases.push_back(Layer("layer-gpt3", {96, 96, 128}, 50, When::kNamed));  // 2.4 GB of parameters
   for (const auto& [type, dtype] : {types[0], types[1]}) {
+    cases.push_back(Layer("layer-" + type + "-768", dtype, kTwelve, 1024, When::kAlways));
+    // 2.4 GB of float32 parameters.
+    cases.push_back(Layer("layer-" + type + "-gpt3", dtype, {96, 96, 128}, 50, When::kNamed));
     for (const auto& [batch, length] : {std::pair{1, 15}, {32, 15}, {8, 262}, {1, 509}}) {
       cases.push_back(MiniLm(type, dtype, batch, length));
     }

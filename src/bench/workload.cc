@@ -135,6 +135,7 @@ class LayerWorkload : public Workload {
     config.d_in = config.d_out = width;
     config.num_heads = one.q_heads;
     config.output_bias = false;
+    config.dtype = one.dtype;
     MultiHeadParameters parameters;
     const float scale = 1.0f / std::sqrt(static_cast<float>(width));
     uint32_t stream = 1;
