@@ -16,8 +16,8 @@
 #include "cli/terminal.h"
 #include "qkv/error.h"
 #include "runtime/mapped_file.h"
+#include "runtime/write_file.h"
 #include "text/bpe_trainer.h"
-#include "view/write_file.h"
 
 namespace qkv::cli {
 namespace {
@@ -47,7 +47,7 @@ void Write(const TrainedBpe& trained, const std::string& out) {
   const std::string json = ToTokenizerJson(trained);
   {
     const InterruptGuard guard;  // half a file would stay behind
-    view::WriteWholeFile(out, json);
+    WriteWholeFile(out, json);
   }
   ThrowIfInterrupted();
 }
