@@ -9,7 +9,7 @@
 #endif
 
 #if HWY_TARGETS & HWY_AVX3
-#define QKV_CASE_AVX512(table) case Isa::kAvx512: case Isa::kAvx512Bf16: return N_AVX3::table;
+#define QKV_CASE_AVX512(table) case Isa::kAvx512: case Isa::kAvx512Bf16: case Isa::kAmx: return N_AVX3::table;
 #else
 #define QKV_CASE_AVX512(table)
 #endif

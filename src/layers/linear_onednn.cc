@@ -211,6 +211,7 @@ void LimitInstructions() {
     case Isa::kSse4: dnnl::set_max_cpu_isa(dnnl::cpu_isa::sse41); return;
     case Isa::kAvx2: dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2); return;
     case Isa::kAvx512: dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core); return;
+    case Isa::kAvx512Bf16: dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16); return;
     default: return;
   }
 }

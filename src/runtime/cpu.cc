@@ -2,6 +2,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 #include <algorithm>
@@ -36,6 +38,21 @@ bool HasF16c() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
 }
+
+// Linux gives a process the tile registers when it asks (since 5.16); older kernels and some sandboxes refuse.
+bool MayUseTiles() {
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+bool HasAmxBf16() {
+  constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
+  if ((edx & kAmxBf16) == 0 || (edx & kAmxTile) == 0) return false;
+  static const bool may_use = MayUseTiles();
+  return may_use;
+}
 #endif
 
 std::atomic<int> g_isa{-1};  // -1: not chosen yet
@@ -49,6 +66,7 @@ const char* NameOf(Isa isa) {
     case Isa::kAvx2: return "avx2";
     case Isa::kAvx512: return "avx512";
     case Isa::kAvx512Bf16: return "avx512bf16";
+    case Isa::kAmx: return "amx";
     case Isa::kNeon: return "neon";
   }
   return "unknown";
@@ -69,7 +87,9 @@ std::vector<Isa> SupportedIsas() {
   if (sse4) isas.push_back(Isa::kSse4);
   if (avx2) isas.push_back(Isa::kAvx2);
   if (avx512) isas.push_back(Isa::kAvx512);
-  if (avx512 && __builtin_cpu_supports("avx512bf16")) isas.push_back(Isa::kAvx512Bf16);
+  const bool avx512bf16 = has(avx512, __builtin_cpu_supports("avx512bf16"));
+  if (avx512bf16) isas.push_back(Isa::kAvx512Bf16);
+  if (avx512bf16 && HasAmxBf16()) isas.push_back(Isa::kAmx);
 #elif defined(__aarch64__)
   isas.push_back(Isa::kNeon);
 #endif

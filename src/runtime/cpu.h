@@ -6,10 +6,10 @@
 
 namespace qkv {
 
-// Ordered: a later one contains the earlier ones of its family.
-enum class Isa { kPortable, kSse4, kAvx2, kAvx512, kAvx512Bf16, kNeon };
+// Ordered: a later one contains the earlier ones of its family. kAmx is kAvx512Bf16 and AMX's bfloat16 tiles.
+enum class Isa { kPortable, kSse4, kAvx2, kAvx512, kAvx512Bf16, kAmx, kNeon };
 
-const char* NameOf(Isa isa);              // "portable", "sse4", "avx2", "avx512", "avx512bf16", "neon"
+const char* NameOf(Isa isa);              // "portable", "sse4", "avx2", "avx512", "avx512bf16", "amx", "neon"
 std::vector<Isa> SupportedIsas();         // what this machine can run, least first; never empty
 // QKV_ISA where set (Error{kInvalidArgument} for an unknown or unsupported name), else the best supported.
 Isa ChosenIsa();

@@ -13,7 +13,8 @@
 namespace qkv {
 namespace {
 
-constexpr Isa kAllIsas[] = {Isa::kPortable, Isa::kSse4, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16, Isa::kNeon};
+constexpr Isa kAllIsas[] = {
+    Isa::kPortable, Isa::kSse4, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16, Isa::kAmx, Isa::kNeon};
 
 TEST(Cpu, PortableRunsEverywhereAndOrderAscends) {
   const std::vector<Isa> isas = SupportedIsas();
