@@ -44,10 +44,11 @@ class Forward {
       work += static_cast<double>(job.rows * (problem.layout.d + problem.layout.dv)) *
               static_cast<double>(job.key_values.length);
     }
+    scratch_sizes_ = kernels_.scratch(rows, problem.layout);
     threads_ = work < kWorkForThreads ? 1 : Threads();
     // All memory is taken before anything is written, so that running out of it loses nothing.
     for (int thread = 0; thread < threads_; ++thread) {
-      workers_.push_back({std::make_unique<Scratch>(rows, problem.layout, kernels_.panel), {}, {}});
+      workers_.push_back({std::make_unique<Scratch>(rows, scratch_sizes_), {}, {}});
     }
   }
 
@@ -87,13 +88,13 @@ class Forward {
   }
 
   void Finish(const BlockRows& rows, const Sums& total, Scratch& scratch) const {
+    kernels_.finish(rows.block(), total, scratch);
     if (statistics_ != nullptr) {
       for (size_t r = 0; r < rows.rows().size(); ++r) {
         statistics_->max(rows.rows()[r]) = total.max[r];
         statistics_->sum(rows.rows()[r]) = total.sum[r];
       }
     }
-    kernels_.finish(rows.block(), total, scratch);
   }
 
   const HeadJob& job(int64_t index) const { return jobs_[static_cast<size_t>(index)]; }
@@ -129,13 +130,13 @@ class Forward {
     const PhaseTimer timer(Phase::kPack);
     const int64_t first = tile * kKeyTile, count = std::min(kKeyTile, job.key_values.length - first);
     float* keys = own.packed.data();
-    float* values = keys + kKeyTile * problem_.layout.d;
+    float* values = keys + pack_.KeyFloats(problem_.layout.d);
     pack_.keys(job.key_values.k, first, count, problem_.layout.d, keys);
     return {first, keys, values, pack_.values(job.key_values.v, first, count, problem_.layout.dv, values)};
   }
 
   void RunStreamed() {
-    ReservePacked(kKeyTile * (problem_.layout.d + PaddedWidth(problem_.layout.dv, pack_.panel)), 0);
+    ReservePacked(pack_.KeyFloats(problem_.layout.d) + pack_.ValueFloats(problem_.layout.dv), 0);
     if (static_cast<int64_t>(jobs_.size()) >= 4 * threads_) {
       ParallelFor(static_cast<int64_t>(jobs_.size()), [&](int64_t task, int thread) {
         Worker& own = worker(thread);
@@ -183,7 +184,7 @@ class Forward {
     }, progress_, threads_);
   }
 
-  int64_t out_stride() const { return PaddedWidth(problem_.layout.dv, kernels_.panel); }
+  int64_t out_stride() const { return scratch_sizes_.out_stride; }
   int64_t SumsFloats(int64_t rows) const { return rows * (2 + out_stride()); }
   Sums SumsAt(float* memory, int64_t rows) const { return {memory, memory + rows, memory + 2 * rows}; }
   void Copy(const Sums& from, int64_t rows, const Sums& to) const {
@@ -218,6 +219,7 @@ class Forward {
   const Progress& progress_;
   PackKernels pack_;
   ForwardKernels kernels_;
+  ScratchSizes scratch_sizes_;
   int threads_ = 1;
   std::vector<Worker> workers_;
 };

@@ -67,13 +67,15 @@ PackedHead::PackedHead(const HeadJob& job, const PackKernels& kernels, Parts par
       kernels_(kernels),
       parts_(parts),
       keys_(memory),
-      values_(memory + job.packed_keys()),
+      values_(memory + job.tiles() * kernels.KeyFloats(job.problem->layout.d)),
       finite_(finite),
-      keys_floats_(kKeyTile * job.problem->layout.d),
-      values_floats_(kKeyTile * PaddedWidth(job.problem->layout.dv, kernels.panel)) {}
+      keys_floats_(kernels.KeyFloats(job.problem->layout.d)),
+      values_floats_(kernels.ValueFloats(job.problem->layout.dv)) {}
 
 int64_t PackedHead::Floats(const HeadJob& job, const PackKernels& kernels, Parts parts) {
-  return job.packed_keys() + (parts == Parts::kKeys ? 0 : job.packed_values(kernels.panel));
+  const Layout& layout = job.problem->layout;
+  const int64_t values = parts == Parts::kKeys ? 0 : kernels.ValueFloats(layout.dv);
+  return job.tiles() * (kernels.KeyFloats(layout.d) + values);
 }
 
 void PackedHead::Pack(int64_t tile) const {

@@ -25,10 +25,6 @@ struct HeadJob {
   int64_t blocks() const { return (rows + block_rows - 1) / block_rows; }
   int64_t tiles() const { return (key_values.length + kKeyTile - 1) / kKeyTile; }
   int64_t splits() const { return (key_values.length + kSplitKeys - 1) / kSplitKeys; }
-  int64_t packed_keys() const { return tiles() * kKeyTile * problem->layout.d; }  // floats
-  int64_t packed_values(int64_t panel) const {
-    return tiles() * kKeyTile * PaddedWidth(problem->layout.dv, panel);
-  }
 };
 
 // queries: ascending; null for all. The pointers stay the caller's.

@@ -30,16 +30,22 @@ struct KeyTile {
 struct Sums {
   float* max = nullptr;  // (rows)
   float* sum = nullptr;  // (rows)
-  float* out = nullptr;  // (rows, padded Dv)
+  float* out = nullptr;  // (rows, Dv), rows apart as ScratchSizes says
+};
+
+// Floats that a kernel works in, for a block of so many rows.
+struct ScratchSizes {
+  int64_t queries = 0, scores = 0;
+  int64_t out_stride = 0;  // from a row of Sums::out to the next
 };
 
 // What a thread works in; sized once for the largest block of a call.
 class Scratch {
  public:
-  Scratch(int64_t rows, const Layout& layout, int64_t panel);
+  Scratch(int64_t rows, const ScratchSizes& sizes);
 
-  float* queries() { return queries_.data(); }  // (rows, D), scaled
-  float* scores() { return scores_.data(); }    // (rows, kKeyTile), rows kScoreStride apart
+  float* queries() { return queries_.data(); }  // the float32 kernels': (rows, D), scaled
+  float* scores() { return scores_.data(); }    // the float32 kernels': (rows, kKeyTile), rows kScoreStride apart
   Sums split() { return {split_stats_.data(), split_stats_.data() + rows_, split_out_.data()}; }
   Sums total() { return {total_stats_.data(), total_stats_.data() + rows_, total_out_.data()}; }
   int64_t out_stride() const { return out_stride_; }
@@ -50,17 +56,18 @@ class Scratch {
 };
 
 struct ForwardKernels {
-  int64_t panel;  // as PackKernels::panel
+  ScratchSizes (*scratch)(int64_t rows, const Layout& layout) noexcept;
   // Loads and scales the block's queries; sets the total to what the sinks alone give.
   void (*begin)(const Block& block, Scratch& scratch) noexcept;
   // Sets the split's sums to nothing; adds a tile of keys to them; adds `from` (rows, out_stride) to the total.
   void (*begin_split)(const Block& block, Scratch& scratch) noexcept;
   void (*add_tile)(const Block& block, const KeyTile& tile, Scratch& scratch) noexcept;
   void (*merge)(const Block& block, const Sums& from, Scratch& scratch) noexcept;
-  // Writes out and lse from a block's sums over all keys, and uses up their `out`.
+  // Writes out and lse from a block's sums over all keys, and uses up their `out`. After it, max and sum are what
+  // capture takes.
   void (*finish)(const Block& block, const Sums& total, Scratch& scratch) noexcept;
 };
 
-ForwardKernels ForwardKernelsFor(Isa isa);
+ForwardKernels ForwardKernelsFor(Isa isa);  // in float32, whatever the types
 
 }  // namespace qkv

@@ -189,9 +189,13 @@ void Finish(const Block& block, const Sums& total, Scratch& scratch) noexcept {
   }
 }
 
+ScratchSizes SizesOf(int64_t rows, const Layout& layout) noexcept {
+  return {rows * layout.d, rows * kScoreStride, PaddedWidth(layout.dv, PanelWidth())};
+}
+
 }  // namespace
 
-ForwardKernels ForwardTable() { return {PanelWidth(), &Begin, &BeginSplit, &AddTile, &Merge, &Finish}; }
+ForwardKernels ForwardTable() { return {&SizesOf, &Begin, &BeginSplit, &AddTile, &Merge, &Finish}; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace qkv
@@ -203,11 +207,11 @@ namespace qkv {
 
 ForwardKernels ForwardKernelsFor(Isa isa) { QKV_PICK_TABLE(isa, ForwardTable()) }
 
-Scratch::Scratch(int64_t rows, const Layout& layout, int64_t panel)
+Scratch::Scratch(int64_t rows, const ScratchSizes& sizes)
     : rows_(rows),
-      out_stride_(PaddedWidth(layout.dv, panel)),
-      queries_(rows * layout.d),
-      scores_(rows * kScoreStride),
+      out_stride_(sizes.out_stride),
+      queries_(sizes.queries),
+      scores_(sizes.scores),
       split_stats_(2 * rows),
       split_out_(rows * out_stride_),
       total_stats_(2 * rows),

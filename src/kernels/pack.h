@@ -4,6 +4,8 @@
 // channel of consecutive keys. Packed values: panels of `panel` channels, or of all of them in whole vectors where that
 // is less, each (kKeyTile, panel); the last one is padded with zeros. Past the tile's `count` keys, packed keys are
 // zeros up to a whole vector; what is beyond is never read.
+//
+// Kernels that multiply bfloat16 pairs have a layout of their own (kernels/pairs.h), counted in floats all the same.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +18,23 @@ namespace qkv {
 // What packing found out about the values of a tile.
 enum class Values { kFinite, kSomeNotFinite };
 
+inline int64_t PaddedWidth(int64_t width, int64_t panel) { return (width + panel - 1) / panel * panel; }
+
 struct PackKernels {
   int64_t panel;  // keys or channels of a panel
   int64_t lanes;  // floats of a vector
-  // Keys first ... first + count - 1 (count <= kKeyTile) into kKeyTile * d floats.
+  // Keys first ... first + count - 1 (count <= kKeyTile) into KeyFloats(d) floats.
   void (*keys)(const Strided& k, int64_t first, int64_t count, int64_t d, float* packed) noexcept;
-  // Into kKeyTile * PaddedWidth(dv, panel) floats. Elements that are not finite are packed as zeros, so that a key
+  // Into ValueFloats(dv) floats. Elements that are not finite are packed as zeros, so that a key
   // that is blocked for a row cannot reach it; rows that do see such a key add it afterwards (kernels/forward.cc).
   Values (*values)(const Strided& v, int64_t first, int64_t count, int64_t dv, float* packed) noexcept;
+  int64_t depth = 1;      // a key is padded to a multiple of so many channels
+  int64_t per_float = 1;  // elements in a float's place
+
+  int64_t KeyFloats(int64_t d) const { return kKeyTile * PaddedWidth(d, depth) / per_float; }  // of a tile
+  int64_t ValueFloats(int64_t dv) const { return kKeyTile * PaddedWidth(dv, panel) / per_float; }
 };
 
-PackKernels PackKernelsFor(Isa isa);
-
-inline int64_t PaddedWidth(int64_t width, int64_t panel) { return (width + panel - 1) / panel * panel; }
+PackKernels PackKernelsFor(Isa isa);  // to float32, from any type
 
 }  // namespace qkv
