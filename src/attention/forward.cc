@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "kernels/pairs.h"
 #include "kernels/phase.h"
 #include "runtime/cpu.h"
 #include "runtime/threads.h"
@@ -32,14 +33,16 @@ class Forward {
   Forward(const Problem& problem, const std::vector<HeadJob>& jobs, RowStatistics* statistics,
           const Progress& progress)
       : problem_(problem),
-        jobs_(jobs),
+        jobs_(jobs.begin(), jobs.end()),
         statistics_(statistics),
         progress_(progress),
-        pack_(PackKernelsFor(ChosenIsa())),
-        kernels_(ForwardKernelsFor(ChosenIsa())) {
+        pack_(TakesPairs() ? PairPackKernels() : PackKernelsFor(ChosenIsa())),
+        kernels_(TakesPairs() ? PairForwardKernelsFor(ChosenIsa()) : ForwardKernelsFor(ChosenIsa())) {
     int64_t rows = 0;
     double work = 0;
-    for (const HeadJob& job : jobs_) {
+    for (HeadJob& job : jobs_) {
+      job.block_rows = std::min(PaddedWidth(job.block_rows, kernels_.row_group),
+                                kMaxBlockRows / kernels_.row_group * kernels_.row_group);
       rows = std::max(rows, std::min(job.block_rows, job.rows));
       work += static_cast<double>(job.rows * (problem.layout.d + problem.layout.dv)) *
               static_cast<double>(job.key_values.length);
@@ -48,7 +51,7 @@ class Forward {
     threads_ = work < kWorkForThreads ? 1 : Threads();
     // All memory is taken before anything is written, so that running out of it loses nothing.
     for (int thread = 0; thread < threads_; ++thread) {
-      workers_.push_back({std::make_unique<Scratch>(rows, scratch_sizes_), {}, {}});
+      workers_.push_back({std::make_unique<Scratch>(scratch_sizes_), {}, {}});
     }
   }
 
@@ -95,6 +98,15 @@ class Forward {
         statistics_->sum(rows.rows()[r]) = total.sum[r];
       }
     }
+  }
+
+  // Whether all operands are bfloat16 (a cache may hold another type than q's) and there are kernels for it.
+  bool TakesPairs() const {
+    const auto is_bf16 = [](const HeadJob& job) {
+      return job.key_values.k.dtype == DType::kBF16 && job.key_values.v.dtype == DType::kBF16;
+    };
+    return HasPairKernels(ChosenIsa()) && problem_.layout.q_dtype == DType::kBF16 &&
+           std::all_of(jobs_.begin(), jobs_.end(), is_bf16);
   }
 
   const HeadJob& job(int64_t index) const { return jobs_[static_cast<size_t>(index)]; }
@@ -214,7 +226,7 @@ class Forward {
   }
 
   const Problem& problem_;
-  const std::vector<HeadJob>& jobs_;
+  std::vector<HeadJob> jobs_;
   RowStatistics* statistics_;
   const Progress& progress_;
   PackKernels pack_;

@@ -80,7 +80,7 @@ class CaptureRun {
     int64_t rows = 0;
     for (const HeadJob& job : jobs) rows = std::max(rows, job.block_rows);
     for (int thread = 0; thread < Threads(); ++thread) {
-      scratch_.push_back(std::make_unique<Scratch>(rows, ForwardKernelsFor(ChosenIsa()).scratch(rows, problem.layout)));
+      scratch_.push_back(std::make_unique<Scratch>(ForwardKernelsFor(ChosenIsa()).scratch(rows, problem.layout)));
       top_.emplace_back(top_k);
     }
   }

@@ -43,7 +43,8 @@ Capture AttentionWithCapture(const ConstTensor& q, const ConstTensor& k, const C
                              const AttentionOptions& options, const CaptureRequest& request, const Tensor& out,
                              const Tensor* lse) {
   return WithTypedMemoryError("attention", [&] {
-    const Problem problem = MakeProblem(q, k, v, options, out, lse);
+    Problem problem = MakeProblem(q, k, v, options, out, lse);
+    problem.layout.row_sums = RowSums::kExact;
     const int64_t queries = Longest(q, options.cu_q), keys = Longest(k, options.cu_kv);
     CheckCapture(request, queries, keys);
     Capture capture = EmptyCapture(problem, request, queries, keys);

@@ -33,8 +33,9 @@ struct Sums {
   float* out = nullptr;  // (rows, Dv), rows apart as ScratchSizes says
 };
 
-// Floats that a kernel works in, for a block of so many rows.
+// What a kernel works in for the blocks of a call, in floats.
 struct ScratchSizes {
+  int64_t rows = 0;  // of sums
   int64_t queries = 0, scores = 0;
   int64_t out_stride = 0;  // from a row of Sums::out to the next
 };
@@ -42,7 +43,7 @@ struct ScratchSizes {
 // What a thread works in; sized once for the largest block of a call.
 class Scratch {
  public:
-  Scratch(int64_t rows, const ScratchSizes& sizes);
+  explicit Scratch(const ScratchSizes& sizes);
 
   float* queries() { return queries_.data(); }  // the float32 kernels': (rows, D), scaled
   float* scores() { return scores_.data(); }    // the float32 kernels': (rows, kKeyTile), rows kScoreStride apart
@@ -56,7 +57,7 @@ class Scratch {
 };
 
 struct ForwardKernels {
-  ScratchSizes (*scratch)(int64_t rows, const Layout& layout) noexcept;
+  ScratchSizes (*scratch)(int64_t rows, const Layout& layout) noexcept;  // for blocks of up to so many rows
   // Loads and scales the block's queries; sets the total to what the sinks alone give.
   void (*begin)(const Block& block, Scratch& scratch) noexcept;
   // Sets the split's sums to nothing; adds a tile of keys to them; adds `from` (rows, out_stride) to the total.
@@ -66,6 +67,7 @@ struct ForwardKernels {
   // Writes out and lse from a block's sums over all keys, and uses up their `out`. After it, max and sum are what
   // capture takes.
   void (*finish)(const Block& block, const Sums& total, Scratch& scratch) noexcept;
+  int64_t row_group;  // rows that are multiplied together: blocks are whole groups
 };
 
 ForwardKernels ForwardKernelsFor(Isa isa);  // in float32, whatever the types

@@ -1,7 +1,6 @@
 // The fused forward: for each tile of keys S = Q K^T, an online softmax, O += P V (Dao et al. 2022, algorithm 1;
 // Milakov & Gimelshein 2018). Loops: block of rows > split of keys > tile of keys > panel > group of rows.
 #include <algorithm>
-#include <cfloat>
 #include <cmath>
 #include <cstdint>
 
@@ -18,6 +17,7 @@
 #include "kernels/multiply-inl.h"
 #include "kernels/score-inl.h"
 #include "kernels/softmax-inl.h"
+#include "kernels/weights-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv {
@@ -25,14 +25,6 @@ namespace HWY_NAMESPACE {
 namespace {
 
 constexpr int64_t kKeyStep = 128;  // keys of V a call: 128 x 64 channels are 32 KiB, in the first-level cache
-
-void DropWeights(const ScoreRules& rules, const Row& row, int64_t tile_first, Range span, float* p) {
-  const float scale = static_cast<float>(rules.dropout_scale);
-  for (int64_t j = span.first; j < span.last; j += 4) {  // tiles and spans begin at multiples of 4
-    const unsigned kept = rules.dropout->KeptOfFour(row.batch, row.head, row.position, (tile_first + j) / 4);
-    for (int64_t l = 0; l < 4; ++l) p[j + l] = (kept >> l) & 1 ? p[j + l] * scale : 0.0f;
-  }
-}
 
 void DropTile(const Block& block, const KeyTile& tile, const GroupRanges& ranges, float* weights) {
   for (int64_t r = 0; r < block.count; ++r) {
@@ -57,28 +49,6 @@ void MultiplyValues(const Block& block, const GroupRanges& ranges, const float* 
         MultiplyPanel(std::min<int64_t>(kTileRows, block.count - r), columns, last - first,
                       weights + r * kScoreStride + first, kScoreStride, panel + first * width, width,
                       out + r * out_stride + channel, out_stride, Start::kAdd);
-      }
-    }
-  }
-}
-
-// Packing made zeros of the values that are not finite; rows that see them get them here. A weight that underflowed
-// to zero is still positive: infinity stays infinity.
-void AddNotFinite(const Block& block, const KeyTile& tile, const float* weights, float* out, int64_t out_stride) {
-  const Strided& v = block.key_values->v;
-  const int64_t last = std::min(kKeyTile, block.key_values->length - tile.first);
-  for (int64_t j = 0; j < last; ++j) {
-    const int64_t key = tile.first + j;
-    for (int64_t c = 0; c < block.layout->dv; ++c) {
-      const float value = static_cast<float>(LoadDouble(v, key, c));
-      if (std::isfinite(value)) continue;
-      for (int64_t r = 0; r < block.count; ++r) {
-        const Row& row = block.rows[r];
-        if (!IsVisible(*block.rules, row, key)) continue;
-        const auto& dropout = block.rules->dropout;
-        if (dropout && !dropout->Kept(row.batch, row.head, row.position, key)) continue;
-        const float weight = weights[r * kScoreStride + j];
-        out[r * out_stride + c] += (weight == 0.0f ? FLT_MIN : weight) * value;
       }
     }
   }
@@ -124,7 +94,10 @@ void AddTile(const Block& block, const KeyTile& tile, Scratch& scratch) noexcept
   timer.Next(Phase::kValues);
   MultiplyValues(block, ranges, scratch.scores(), tile.values, split.out, scratch.out_stride());
   if (tile.finite == Values::kSomeNotFinite) {
-    AddNotFinite(block, tile, scratch.scores(), split.out, scratch.out_stride());
+    const Range keys = {0, std::min(kKeyTile, block.key_values->length - tile.first)};
+    AddNotFinite({block, 0, block.count}, tile.first, keys, split.out, scratch.out_stride(), [&](int64_t r, int64_t j) {
+      return scratch.scores()[r * kScoreStride + j];
+    });
   }
 }
 
@@ -190,12 +163,12 @@ void Finish(const Block& block, const Sums& total, Scratch& scratch) noexcept {
 }
 
 ScratchSizes SizesOf(int64_t rows, const Layout& layout) noexcept {
-  return {rows * layout.d, rows * kScoreStride, PaddedWidth(layout.dv, PanelWidth())};
+  return {rows, rows * layout.d, rows * kScoreStride, PaddedWidth(layout.dv, PanelWidth())};
 }
 
 }  // namespace
 
-ForwardKernels ForwardTable() { return {&SizesOf, &Begin, &BeginSplit, &AddTile, &Merge, &Finish}; }
+ForwardKernels ForwardTable() { return {&SizesOf, &Begin, &BeginSplit, &AddTile, &Merge, &Finish, kTileRows}; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace qkv
@@ -207,15 +180,15 @@ namespace qkv {
 
 ForwardKernels ForwardKernelsFor(Isa isa) { QKV_PICK_TABLE(isa, ForwardTable()) }
 
-Scratch::Scratch(int64_t rows, const ScratchSizes& sizes)
-    : rows_(rows),
+Scratch::Scratch(const ScratchSizes& sizes)
+    : rows_(sizes.rows),
       out_stride_(sizes.out_stride),
       queries_(sizes.queries),
       scores_(sizes.scores),
-      split_stats_(2 * rows),
-      split_out_(rows * out_stride_),
-      total_stats_(2 * rows),
-      total_out_(rows * out_stride_) {}
+      split_stats_(2 * rows_),
+      split_out_(rows_ * out_stride_),
+      total_stats_(2 * rows_),
+      total_out_(rows_ * out_stride_) {}
 
 }  // namespace qkv
 #endif

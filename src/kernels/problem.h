@@ -81,12 +81,17 @@ struct Row {
   const float* sink = nullptr;             // the head's, or null
 };
 
+// What the sums of exponentials are for. The output needs no more than the weights' own accuracy; a log-sum-exp and
+// captured weights want them to float32's.
+enum class RowSums { kForOutput, kExact };
+
 // Sizes and layouts shared by all rows of a call.
 struct Layout {
   int64_t d = 0, dv = 0;
   double scale = 1;
   DType q_dtype = DType::kF32;   // of q and out
   int64_t q_channel = 1, out_channel = 1;
+  RowSums row_sums = RowSums::kForOutput;
 };
 
 }  // namespace qkv

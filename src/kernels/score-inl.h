@@ -175,9 +175,10 @@ inline void AddBiasOfAnyType(const ScoreRules& rules, const Row& row, int64_t ti
   }
 }
 
-// After it, s holds the row's scores of the tile in `span`, with -inf for what is blocked. `span` is whole panels.
-inline void ApplyRules(const ScoreRules& rules, const Row& row, int64_t tile_first, Range span, float* s) {
-  const Range range = VisibleInTile(row, tile_first);
+// After it, s holds the row's scores of the tile in `span`, with -inf for what is blocked. range: what the row sees of
+// the span by its position; span: whole panels.
+inline void ApplyRulesWithin(const ScoreRules& rules, const Row& row, int64_t tile_first, Range range, Range span,
+                             float* s) {
   if (range.empty()) {
     std::fill(s + span.first, s + span.last, kBlocked);
     return;
@@ -188,6 +189,10 @@ inline void ApplyRules(const ScoreRules& rules, const Row& row, int64_t tile_fir
   if (rules.has_mask) ApplyMask(row.mask + tile_first * rules.mask_key, rules.mask_key, range, s);
   std::fill(s + span.first, s + range.first, kBlocked);
   std::fill(s + range.last, s + span.last, kBlocked);
+}
+
+inline void ApplyRules(const ScoreRules& rules, const Row& row, int64_t tile_first, Range span, float* s) {
+  ApplyRulesWithin(rules, row, tile_first, VisibleInTile(row, tile_first), span, s);
 }
 
 // Four vectors at a time, from absolute multiples of four within the tile: the order of a row's sums is fixed.

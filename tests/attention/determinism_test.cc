@@ -111,29 +111,60 @@ TEST(Determinism, PrefillInPiecesGivesTheBitsOfOnePiece) {
   SetThreads(2);
 }
 
+template <class T>
+Array<T> SequenceOf(const Array<T>& all, int64_t b) {
+  Array<T> own({1, all.shape[1], all.shape[2], all.shape[3]});
+  const auto first = all.values.begin() + b * own.shape.elements();
+  own.values.assign(first, first + own.shape.elements());
+  return own;
+}
+
+template <class T>
+void ExpectTheSameAloneAndInABatch(Rng& rng) {
+  const int64_t batch = rng.Between(2, 6), heads = rng.Between(1, 3), tq = rng.Between(1, 120),
+                tk = rng.Between(1, 1100), d = rng.Between(1, 40);
+  const auto q = Array<T>::Random({batch, heads, tq, d}, rng.Bits(), 3);
+  const auto k = Array<T>::Random({batch, heads, tk, d}, rng.Bits(), 3);
+  AttentionOptions options;
+  options.causal = rng.Chance(0.5) ? Causal::kBottomRight : Causal::kNone;
+  SetThreads(static_cast<int>(rng.Between(1, 8)));
+  const Array<T> all = Attend(q, k, k, options).out;
+  SetThreads(static_cast<int>(rng.Between(1, 8)));
+  for (int64_t b = 0; b < batch; ++b) {
+    const Array<T> keys = SequenceOf(k, b), alone = Attend(SequenceOf(q, b), keys, keys, options).out;
+    ASSERT_TRUE(SameBits(alone.values, SequenceOf(all, b).values)) << b << " of " << batch;
+  }
+}
+
 TEST(Determinism, ASequenceIsTheSameAloneAndInABatch) {
   OnEveryIsa([&](Isa) {
     Rng rng(5);
     for (int n = 0; n < 20; ++n) {
-      const int64_t batch = rng.Between(2, 6), heads = rng.Between(1, 3), tq = rng.Between(1, 120),
-                    tk = rng.Between(1, 1100);
-      const int64_t d = rng.Between(1, 40), q_size = heads * tq * d, k_size = heads * tk * d;
-      const auto q = Array<float>::Random({batch, heads, tq, d}, rng.Bits(), 3);
-      const auto k = Array<float>::Random({batch, heads, tk, d}, rng.Bits(), 3);
-      AttentionOptions options;
-      options.causal = rng.Chance(0.5) ? Causal::kBottomRight : Causal::kNone;
-      SetThreads(static_cast<int>(rng.Between(1, 8)));
-      const std::vector<float> all = Attend(q, k, k, options).out.values;
-      SetThreads(static_cast<int>(rng.Between(1, 8)));
-      for (int64_t b = 0; b < batch; ++b) {
-        const Array<float> own_q({1, heads, tq, d}, [&](int64_t at) { return q[b * q_size + at]; });
-        const Array<float> own_k({1, heads, tk, d}, [&](int64_t at) { return k[b * k_size + at]; });
-        const std::vector<float> alone = Attend(own_q, own_k, own_k, options).out.values;
-        ASSERT_EQ(0, std::memcmp(alone.data(), all.data() + b * q_size, alone.size() * sizeof(float))) << n;
-      }
+      ExpectTheSameAloneAndInABatch<float>(rng);
+      ExpectTheSameAloneAndInABatch<BFloat16>(rng);
     }
   });
   SetThreads(2);
+}
+
+template <class T>
+void ExpectTheSameWithoutLse(Rng& rng) {
+  const int64_t heads = rng.Between(1, 3), tq = rng.Between(1, 120), tk = rng.Between(1, 1100);
+  const auto q = Array<T>::Random({1, heads, tq, 33}, rng.Bits(), 3);
+  const auto k = Array<T>::Random({1, heads, tk, 33}, rng.Bits(), 3);
+  Array<T> out(q.shape);
+  Attention(q.in(), k.in(), k.in(), {}, out.out());
+  EXPECT_TRUE(SameBits(out.values, Attend(q, k, k).out.values));
+}
+
+TEST(Determinism, AskingForTheLogSumExpChangesNothingElse) {
+  OnEveryIsa([&](Isa) {
+    Rng rng(6);
+    for (int n = 0; n < 10; ++n) {
+      ExpectTheSameWithoutLse<float>(rng);
+      ExpectTheSameWithoutLse<BFloat16>(rng);
+    }
+  });
 }
 
 }  // namespace

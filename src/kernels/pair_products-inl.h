@@ -1,0 +1,176 @@
+// Products of bfloat16 pairs: c (rows x 32) = or += a (rows x depth) * b (depth x 32), b in pair tiles. A list of
+// them is worked off step by step (32 of depth a step), so that a caller can put its own work between the steps and the
+// processor does both at once. Every element is one chain in ascending depth, whatever the rows beside it.
+
+#if defined(QKV_KERNELS_PAIR_PRODUCTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QKV_KERNELS_PAIR_PRODUCTS_INL_H_
+#undef QKV_KERNELS_PAIR_PRODUCTS_INL_H_
+#else
+#define QKV_KERNELS_PAIR_PRODUCTS_INL_H_
+#endif
+
+#include <cstdint>
+#include <cstring>
+
+#include "hwy/highway.h"
+#include "kernels/multiply-inl.h"
+#include "kernels/pairs.h"
+
+HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512bf16")
+namespace qkv {
+namespace HWY_NAMESPACE {
+
+struct PairProduct {
+  const BFloat16* a;      // element (r, k) at a[r * a_stride + k]
+  int64_t a_stride;
+  const BFloat16* b[2];   // the tiles of columns 0-15 and 16-31; the next step's follow each
+  float* c;               // row r at c + r * c_stride
+  int64_t c_stride;
+  int64_t rows, steps;    // rows <= kPairGroupRows
+  Start start;            // kAdd: c is where the chains begin
+};
+
+class PairProductList {
+ public:
+  void Add(const PairProduct& product) {
+    list_[count_++] = product;
+    steps_ += product.steps;
+  }
+  bool done() const { return next_ == count_; }
+  int64_t steps() const { return steps_; }  // of all products that were added
+
+ protected:
+  void Clear() { count_ = next_ = steps_ = 0; }
+  static constexpr int64_t kMost = 64;
+  PairProduct list_[kMost];
+  int64_t count_ = 0, next_ = 0, steps_ = 0;
+};
+
+// AMX. Registers 0-3 hold c, 4 and 5 rows of a, 6 and 7 the columns of b. The instructions stand here as assembly:
+// compilers know them only where the whole function may use AMX.
+class TileProducts : public PairProductList {
+ public:
+  TileProducts() {
+    struct alignas(64) {
+      uint8_t palette = 1, start_row = 0, reserved[14] = {};
+      uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+      uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+    } shapes;
+    asm volatile("ldtilecfg %0" : : "m"(shapes));
+  }
+  ~TileProducts() { asm volatile("tilerelease" : : : "memory"); }
+  TileProducts(const TileProducts&) = delete;
+  TileProducts& operator=(const TileProducts&) = delete;
+
+  HWY_INLINE void Step() {
+    const PairProduct& p = list_[next_];
+    const bool second_rows = p.rows > 16;
+    if (step_ == 0) Begin(p);
+    const BFloat16* a = p.a + step_ * kPairDepth;
+    const int64_t a_bytes = p.a_stride * 2, b_bytes = 2 * kPairColumns * 2;
+    Load<4>(a, a_bytes);
+    Load<6>(p.b[0] + step_ * kPairTile, b_bytes);
+    asm volatile("tdpbf16ps %tmm6, %tmm4, %tmm0");
+    Load<7>(p.b[1] + step_ * kPairTile, b_bytes);
+    asm volatile("tdpbf16ps %tmm7, %tmm4, %tmm1");
+    if (second_rows) {
+      Load<5>(a + 16 * p.a_stride, a_bytes);
+      asm volatile("tdpbf16ps %tmm6, %tmm5, %tmm2");
+      asm volatile("tdpbf16ps %tmm7, %tmm5, %tmm3");
+    }
+    if (++step_ == p.steps) End(p);
+  }
+
+  void Finish() {
+    while (!done()) Step();
+    Clear();
+  }
+
+ private:
+  template <int kRegister> static HWY_INLINE void Load(const void* from, int64_t row_bytes) {
+    asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(row_bytes), "i"(kRegister) : "memory");
+  }
+  template <int kRegister> static HWY_INLINE void Store(void* to, int64_t row_bytes) {
+    asm volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(to), "r"(row_bytes), "i"(kRegister) : "memory");
+  }
+
+  static HWY_INLINE void Begin(const PairProduct& p) {
+    if (p.start == Start::kZero) {
+      asm volatile("tilezero %tmm0\n\ttilezero %tmm1\n\ttilezero %tmm2\n\ttilezero %tmm3");
+      return;
+    }
+    const int64_t bytes = p.c_stride * 4;
+    Load<0>(p.c, bytes);
+    Load<1>(p.c + 16, bytes);
+    if (p.rows <= 16) return;
+    Load<2>(p.c + 16 * p.c_stride, bytes);
+    Load<3>(p.c + 16 * p.c_stride + 16, bytes);
+  }
+
+  HWY_INLINE void End(const PairProduct& p) {
+    const int64_t bytes = p.c_stride * 4;
+    Store<0>(p.c, bytes);
+    Store<1>(p.c + 16, bytes);
+    if (p.rows > 16) {
+      Store<2>(p.c + 16 * p.c_stride, bytes);
+      Store<3>(p.c + 16 * p.c_stride + 16, bytes);
+    }
+    step_ = 0;
+    ++next_;
+  }
+
+  int64_t step_ = 0;
+};
+
+// AVX-512: vdpbf16ps, twelve rows at a time. Nothing runs beside it, so a step is a whole product.
+class DotProducts : public PairProductList {
+ public:
+  void Step() {
+    const PairProduct& p = list_[next_++];
+    int64_t r = 0;
+    for (; r + 12 <= p.rows; r += 12) Rows<12>(p, r);
+    for (; r + 4 <= p.rows; r += 4) Rows<4>(p, r);
+    for (; r < p.rows; ++r) Rows<1>(p, r);
+  }
+  void Finish() {
+    while (!done()) Step();
+    Clear();
+  }
+
+ private:
+  template <int kRows> static HWY_NOINLINE void Rows(const PairProduct& p, int64_t first) {
+    const BFloat16* a = p.a + first * p.a_stride;
+    float* c = p.c + first * p.c_stride;
+    __m512 sum[kRows][2];
+    QKV_UNROLL for (int r = 0; r < kRows; ++r) {
+      QKV_UNROLL for (int n = 0; n < 2; ++n) {
+        sum[r][n] = p.start == Start::kZero ? _mm512_setzero_ps() : _mm512_loadu_ps(c + r * p.c_stride + n * 16);
+      }
+    }
+    for (int64_t k = 0; k < p.steps * kPairDepth; k += 2) {
+      const __m512 column0 = _mm512_loadu_ps(p.b[0] + k * kPairColumns);
+      const __m512 column1 = _mm512_loadu_ps(p.b[1] + k * kPairColumns);
+      QKV_UNROLL for (int r = 0; r < kRows; ++r) {
+        int32_t pair;
+        std::memcpy(&pair, a + r * p.a_stride + k, sizeof(pair));
+        const __m512bh factor = Pairs(_mm512_castsi512_ps(_mm512_set1_epi32(pair)));
+        sum[r][0] = _mm512_dpbf16_ps(sum[r][0], factor, Pairs(column0));
+        sum[r][1] = _mm512_dpbf16_ps(sum[r][1], factor, Pairs(column1));
+      }
+    }
+    QKV_UNROLL for (int r = 0; r < kRows; ++r) {
+      QKV_UNROLL for (int n = 0; n < 2; ++n) _mm512_storeu_ps(c + r * p.c_stride + n * 16, sum[r][n]);
+    }
+  }
+  static HWY_INLINE __m512bh Pairs(__m512 bits) {
+    __m512bh pairs;
+    std::memcpy(&pairs, &bits, sizeof(pairs));
+    return pairs;
+  }
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace qkv
+HWY_POP_ATTRIBUTES
+
+#endif  // include guard
