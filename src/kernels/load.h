@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 
 #include "kernels/problem.h"
 #include "runtime/half.h"
@@ -39,6 +40,17 @@ inline void StoreDouble(double value, void* data, DType dtype, int64_t index) {
     case DType::kF16: static_cast<Float16*>(data)[index] = ToFloat16(static_cast<float>(value)); return;
     default: static_cast<float*>(data)[index] = static_cast<float>(value); return;
   }
+}
+
+// Packing reads rows of a key's channels strip by strip, which the processor's own prefetching does not follow; this
+// asks for what lies so many keys on from `count` channels at `data`. Only a hint: past the end it does nothing.
+inline constexpr int64_t kPrefetchKeys = 32;  // 16 KiB of 128 float32 channels: what comes while 32 keys are packed
+template <class T> inline void PrefetchAhead(const Strided& from, const T* data, int64_t count) {
+  if (from.channel != 1) return;
+  constexpr uintptr_t kLine = 64;
+  const uintptr_t at = reinterpret_cast<uintptr_t>(data) + static_cast<uintptr_t>(kPrefetchKeys * from.key) * sizeof(T);
+  const uintptr_t end = at + static_cast<uintptr_t>(count) * sizeof(T);
+  for (uintptr_t line = at; line < end; line += kLine) __builtin_prefetch(reinterpret_cast<const void*>(line));
 }
 
 // Whether key j may be attended to by the row: range, mask and bias agree.

@@ -22,6 +22,7 @@ namespace {
 template <class T>
 const float* KeyAsFloats(const Strided& from, int64_t key, int64_t c, int64_t d, float* buffer) {
   const T* data = from.Key<T>(key) + c * from.channel;
+  PrefetchAhead(from, data, d);
   if constexpr (std::is_same_v<T, int8_t>) {
     const float scale = from.Scale(key);
     for (int64_t i = 0; i < d; ++i) buffer[i] = static_cast<float>(data[i * from.channel]) * scale;
@@ -83,9 +84,10 @@ Values PackValues(const Strided& v, int64_t first, int64_t count, int64_t dv, fl
   const int64_t lanes = Lanes(), width = ValuePanel(dv);
   HWY_ALIGN float buffer[HWY_MAX_BYTES / sizeof(float) * kTileVectors];
   VecF32 lost = hn::Zero(tag);
-  for (int64_t c = 0; c < dv; c += width, packed += kKeyTile * width) {
-    const int64_t columns = std::min(width, dv - c);
-    for (int64_t j = 0; j < count; ++j) {
+  for (int64_t j = 0; j < count; ++j) {
+    for (int64_t c = 0; c < dv; c += width) {
+      const int64_t columns = std::min(width, dv - c);
+      float* to = packed + c * kKeyTile + j * width;
       const float* row = KeyAsFloats<T>(v, first + j, c, columns, buffer);
       if (columns < width) {
         if (row != buffer) std::copy_n(row, columns, buffer);
@@ -93,7 +95,7 @@ Values PackValues(const Strided& v, int64_t first, int64_t count, int64_t dv, fl
         row = buffer;
       }
       for (int64_t n = 0; n < width; n += lanes) {
-        hn::StoreU(KeepFinite(hn::LoadU(tag, row + n), lost), tag, packed + j * width + n);
+        hn::StoreU(KeepFinite(hn::LoadU(tag, row + n), lost), tag, to + n);
       }
     }
   }

@@ -28,6 +28,7 @@ HWY_INLINE __mmask32 FirstOf32(int64_t count) {
 // Channels c ... c + 31 of a key, zeros from channel `width` on.
 HWY_INLINE __m512i LoadChannels(const Strided& from, int64_t key, int64_t c, int64_t width) {
   const BFloat16* row = from.Key<BFloat16>(key) + c * from.channel;
+  PrefetchAhead(from, row, std::min(kPairDepth, width - c));
   if (from.channel == 1) return _mm512_maskz_loadu_epi16(FirstOf32(width - c), row);
   HWY_ALIGN BFloat16 channels[kPairDepth] = {};
   for (int64_t i = 0; i < std::min(kPairDepth, width - c); ++i) channels[i] = row[i * from.channel];
