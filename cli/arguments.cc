@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 
 #include "cli/exit_status.h"
 #include "qkv/error.h"
@@ -32,6 +33,15 @@ int64_t ParseCount(const std::string& option, const std::string& text, int64_t l
 void UseThreads(const std::string& text) {
   constexpr int64_t kMost = 1024;  // far above it the system cannot make them, and OpenMP gives up loudly
   SetThreads(static_cast<int>(ParseCount("--threads", text, 1, kMost)));
+}
+
+double ParseReal(const std::string& option, const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) {
+    throw Error(ErrorCode::kInvalidArgument, "bad number", option, "a number such as 0.8", Quote(text));
+  }
+  return value;
 }
 
 IndexList::IndexList(std::string option, const std::string& text) : option_(std::move(option)) {

@@ -15,6 +15,7 @@ std::optional<int64_t> ParseWhole(std::string_view text);
 int64_t ParseCount(const std::string& option, const std::string& text, int64_t least, int64_t most);
 
 void UseThreads(const std::string& text);  // the value of --threads
+double ParseReal(const std::string& option, const std::string& text);  // a finite number
 
 // "3,5-7": whole numbers and ranges of them, counted from 0.
 class IndexList {

@@ -62,14 +62,15 @@ std::string ReadFile(const std::string& name) {
 
 }  // namespace
 
-std::string ReadText(const std::optional<std::string>& text, const std::optional<std::string>& file) {
+std::string ReadText(const std::optional<std::string>& text, const std::optional<std::string>& file,
+                     const char* command) {
+  const std::string hint = fmt::format("(see qkv {} --help)", command);
   if (text && file) {
-    throw Error(ErrorCode::kInvalidArgument, "TEXT and --file exclude each other (see qkv look --help)");
+    throw Error(ErrorCode::kInvalidArgument, "TEXT and --file exclude each other " + hint);
   }
   if (file) return ReadFile(*file);
   if (!text) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "no text: give TEXT, --file FILE, or - for standard input (see qkv look --help)");
+    throw Error(ErrorCode::kInvalidArgument, "no text: give TEXT, --file FILE, or - for standard input " + hint);
   }
   return *text == "-" ? ReadFile("-") : *text;
 }

@@ -17,7 +17,9 @@
 #include "cli/input.h"
 #include "cli/interrupt.h"
 #include "cli/look_json.h"
+#include "cli/look_text.h"
 #include "cli/output.h"
+#include "cli/run_options.h"
 #include "cli/terminal.h"
 #include "cli/token_choice.h"
 #include "qkv/error.h"
@@ -28,18 +30,25 @@
 namespace qkv::cli {
 namespace {
 
+constexpr int64_t kMostGenerated = 100'000;
+
+// Weights that are kept in full; of more, each token's strongest keys only.
+constexpr int64_t kMostFullWeights = 100'000'000;
+constexpr int64_t kUsualTop = 8;
+
 // The options as they were given.
 struct LookOptions {
-  std::optional<std::string> text, file, token, layers, heads, top, threads, dtype;
+  std::optional<std::string> text, file, token, layers, heads, top, generate, threads, dtype;
   std::string model{kDefaultModel};
   std::vector<std::string> outputs;
-  bool json = false, truncate = false, skip_first = false;
+  bool json = false, truncate = false, allow_long = false, skip_first = false;
 };
 
 // What they mean, as far as that can be said before the model is there.
 struct LookPlan {
   IndexList layers, heads;
   int64_t top_k = 0;
+  LookTextOptions text;
   ModelOptions model;
   std::vector<std::filesystem::path> outputs;
 };
@@ -65,78 +74,24 @@ std::vector<std::filesystem::path> CheckOutputs(const std::vector<std::string>& 
   return files;
 }
 
-DType ParseDType(const std::string& name) {
-  if (name == "f32") return DType::kF32;
-  if (name == "bf16") return DType::kBF16;
-  throw Error(ErrorCode::kInvalidArgument, "unknown type", "--dtype", "f32 or bf16", Quote(name));
-}
-
 LookPlan MakePlan(const LookOptions& options) {
   LookPlan plan;
   if (options.layers) plan.layers = IndexList("--layer", *options.layers);
   if (options.heads) plan.heads = IndexList("--head", *options.heads);
   if (options.top) plan.top_k = ParseCount("--top", *options.top, 1, INT64_MAX);
-  if (options.dtype) plan.model.dtype = ParseDType(*options.dtype);
-  if (options.threads) UseThreads(*options.threads);
+  if (options.truncate && options.allow_long) {
+    throw Error(ErrorCode::kInvalidArgument, "--truncate and --allow-long exclude each other");
+  }
+  if (options.truncate) plan.text.too_long = TooLong::kTruncate;
+  if (options.allow_long) plan.text.too_long = TooLong::kAllow;
+  if (options.generate) plan.text.generate = ParseCount("--generate", *options.generate, 1, kMostGenerated);
+  plan.model = MakeModelOptions(options.dtype, options.threads);
   if (options.skip_first && options.json && options.outputs.empty()) {
     throw Error(ErrorCode::kInvalidArgument, "changes the pictures, which --json alone does not draw",
                 "--skip-first");
   }
   plan.outputs = CheckOutputs(options.outputs);
   return plan;
-}
-
-// The special tokens that the tokenizer put behind the text.
-size_t ClosingTokens(const Encoding& encoding) {
-  size_t count = 0;
-  for (size_t token = encoding.ids.size(); token-- > 0; ++count) {
-    const auto [first, last] = encoding.span[token];
-    if (!encoding.special[token] || first < last) break;
-  }
-  return count;
-}
-
-template <class T>
-void KeepEnds(std::vector<T>& values, size_t front, size_t back) {
-  values.erase(values.begin() + front, values.end() - back);
-}
-
-// As transformers truncates: the text loses its end, the closing special tokens stay.
-void Truncate(Encoding& encoding, size_t limit) {
-  const size_t back = std::min(ClosingTokens(encoding), limit);
-  const size_t front = limit - back;
-  KeepEnds(encoding.ids, front, back);
-  KeepEnds(encoding.tokens, front, back);
-  KeepEnds(encoding.labels, front, back);
-  KeepEnds(encoding.continues, front, back);
-  KeepEnds(encoding.special, front, back);
-  KeepEnds(encoding.span, front, back);
-}
-
-bool HasTextToken(const Encoding& encoding) {
-  for (size_t token = 0; token < encoding.ids.size(); ++token) {
-    if (!encoding.special[token] || encoding.span[token].first < encoding.span[token].second) return true;
-  }
-  return false;
-}
-
-// What to say on standard error once all has gone well; a failure says its one line only.
-using Notes = std::vector<std::string>;
-
-Encoding Encode(const Model& model, const std::string& text, const LookOptions& options, Notes& notes) {
-  Encoding encoding = model.tokenizer().Encode(text);
-  if (!HasTextToken(encoding)) {
-    throw Error(ErrorCode::kInvalidArgument, "the text is empty: it has no tokens to look at");
-  }
-  const size_t count = encoding.ids.size(), limit = static_cast<size_t>(model.info().max_tokens);
-  if (count <= limit) return encoding;
-  if (!options.truncate) {
-    throw Error(ErrorCode::kInvalidArgument, "the text is too long for the model (--truncate cuts it)", "",
-                fmt::format("at most {} tokens", limit), std::to_string(count));
-  }
-  Truncate(encoding, limit);
-  notes.push_back(fmt::format("the text was cut from {} tokens to {}", count, limit));
-  return encoding;
 }
 
 std::vector<int64_t> TokensOf(const std::vector<TokenRun>& runs) {
@@ -149,18 +104,20 @@ std::vector<int64_t> TokensOf(const std::vector<TokenRun>& runs) {
   return tokens;
 }
 
-void CheckJsonSize(const ModelInfo& info, const LookRequest& request, int64_t queries, int64_t tokens) {
+// Of the chosen layers and heads, and of so many queries.
+int64_t CountWeights(const ModelInfo& info, const LookRequest& request, int64_t queries, int64_t tokens) {
   const auto chosen = [](const std::vector<int64_t>& ids, int64_t all) {
     return ids.empty() ? all : static_cast<int64_t>(ids.size());
   };
   const int64_t keys = request.top_k > 0 ? request.top_k : tokens;
-  const int64_t weights =
-      chosen(request.layers, info.layers) * chosen(request.heads, info.heads) * queries * keys;
-  if (weights > kMostJsonWeights) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "too many weights for one answer: choose some with --layer, --head, --token or --top", "--json",
-                fmt::format("at most {}", kMostJsonWeights), std::to_string(weights));
-  }
+  return chosen(request.layers, info.layers) * chosen(request.heads, info.heads) * queries * keys;
+}
+
+void CheckJsonSize(int64_t weights) {
+  if (weights <= kMostJsonWeights) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              "too many weights for one answer: choose some with --layer, --head, --token or --top", "--json",
+              fmt::format("at most {}", kMostJsonWeights), std::to_string(weights));
 }
 
 // The views draw them as 0 and JSON has null in their place.
@@ -204,31 +161,42 @@ void PrintJson(const ModelCapture& capture, const std::vector<int64_t>& focus) {
   output.Flush();
 }
 
+LookRequest MakeRequest(const LookPlan& plan, const ModelInfo& info) {
+  LookRequest request;
+  request.layers = plan.layers.Resolve(info.layers, "layers");
+  request.heads = plan.heads.Resolve(info.heads, "heads");
+  if (plan.text.too_long == TooLong::kAllow) request.length = LengthRule::kAny;
+  return request;
+}
+
 void Look(const LookOptions& options) {
   const LookPlan plan = MakePlan(options);
-  const std::string text = ReadText(options.text, options.file);
+  const std::string given = ReadText(options.text, options.file, "look");
   Notes notes;
   const auto model = LoadModel(options.model, plan.model);
-  LookRequest request;
-  request.layers = plan.layers.Resolve(model->info().layers, "layers");
-  request.heads = plan.heads.Resolve(model->info().heads, "heads");
-  const Encoding encoding = Encode(*model, text, options, notes);
-  const int64_t tokens = static_cast<int64_t>(encoding.ids.size());
+  const ModelInfo& info = model->info();
+  LookRequest request = MakeRequest(plan, info);
+  const LookText text = MakeLookText(*model, given, plan.text, notes);
+  const int64_t tokens = static_cast<int64_t>(text.encoding.ids.size());
   request.top_k = std::min(plan.top_k, tokens);
 
   ViewOptions view;
-  view.text = text;
+  view.text = text.text;
   view.skip_first = options.skip_first;
-  if (options.token) view.focus = TokensOf(ChooseTokens(encoding, text, *options.token));
+  view.focus = text.generated;
+  if (options.token) view.focus = TokensOf(ChooseTokens(text.encoding, text.text, *options.token));
   // Every view ranks heads by what they do for all words, and pictures show the whole heat map; JSON alone needs no
   // more than its rows.
   if (options.json && plan.outputs.empty()) request.queries = view.focus;
   if (options.json) {
     const int64_t queries = view.focus.empty() ? tokens : static_cast<int64_t>(view.focus.size());
-    CheckJsonSize(model->info(), request, queries, tokens);
+    CheckJsonSize(CountWeights(info, request, queries, tokens));
+  } else if (CountWeights(info, request, tokens, tokens) > kMostFullWeights && request.top_k == 0) {
+    request.top_k = kUsualTop;
+    notes.push_back(fmt::format("kept the {} strongest keys of each token only (--top chooses how many)", kUsualTop));
   }
 
-  const ModelCapture capture = Capture(*model, encoding, request);
+  const ModelCapture capture = Capture(*model, text.encoding, request);
   if (HasNaN(capture)) notes.push_back("some weights are not numbers: the model's parameters may be damaged");
   WritePictures(capture, view, plan, notes);
   if (options.json) {
@@ -246,11 +214,12 @@ Action Declare(CLI::App& parser) {
   };
   add("TEXT", options->text, "", "The text; - reads standard input; behind -- it may start with a dash");
   add("--file", options->file, "FILE", "Read the text from a file");
-  add("--model", options->model, "NAME|PATH", "An installed model (qkv models) or a model's folder [minilm]");
+  add("--model", options->model, "NAME|PATH", "An installed model (qkv models), a folder or a GGUF file [minilm]");
   add("--token", options->token, "T", "A word, a piece (##ing) or an index; =12 is the word 12");
   add("--layer", options->layers, "LIST", "Layers, counted from 0: 3,5-7 [all]");
   add("--head", options->heads, "LIST", "Heads, counted from 0: 3,5-7 [all]");
   add("--top", options->top, "K", "Keep the K strongest keys of each token only");
+  add("--generate", options->generate, "N", "Let the model write N tokens more, and look at what they attend to");
   add("--output", options->outputs, "FILE", "Write a picture: .html .svg .png .pdf; may repeat")
       ->allow_extra_args(false);
   const auto flag = [&](const char* name, bool& value, const char* help) {
@@ -258,9 +227,10 @@ Action Declare(CLI::App& parser) {
   };
   flag("--json", options->json, "Print the weights as JSON");
   flag("--truncate", options->truncate, "Cut a text that is too long for the model");
+  flag("--allow-long", options->allow_long, "Look at a longer text than the model was trained for");
   flag("--skip-first", options->skip_first, "Leave the first token out, which often draws most weight");
   add("--threads", options->threads, "N", "Threads to use [QKV_NUM_THREADS, else all processors]");
-  add("--dtype", options->dtype, "f32|bf16", "What the model is multiplied in [f32]");
+  add("--dtype", options->dtype, "f32|bf16", "What the model is multiplied in [f32; a quantised file's own types]");
   return [options] { Look(*options); };
 }
 
@@ -270,6 +240,7 @@ const Command kLook{"look", "Show what the tokens of a text attend to in a real 
                     "Examples:\n"
                     "  qkv look \"The chicken didn't cross the road because it was too tired\" --token it\n"
                     "  qkv look --file text.txt --layer 5 --head 11 --output look.html --output look.png\n"
+                    "  qkv look \"The keys to the cabinet are\" --model smollm2 --skip-first --token are\n"
                     "  echo \"a text\" | qkv look - --token text --json",
                     Declare};
 

@@ -19,17 +19,23 @@ namespace qkv {
 
 struct ModelInfo {
   std::string name;          // as the user named it
-  std::string architecture;  // "bert"
+  std::string architecture;  // "bert", "llama", "gpt2", ...
   int64_t layers = 0, heads = 0, kv_heads = 0, width = 0, vocab = 0;
   int64_t max_tokens = 0;    // positions that the model knows
   int64_t parameters = 0;
   bool causal = false;
+  std::vector<int64_t> end_ids;  // tokens that end a text, where the model is causal
+  std::string chat_template;     // the program (Jinja) that its files carry, where they do
 };
+
+// Texts longer than a model was trained for: refused, or looked at where its positions allow it (rotary ones do).
+enum class LengthRule { kTrained, kAny };
 
 // What to capture: empty lists mean all of them. Indexes count from 0.
 struct LookRequest {
   std::vector<int64_t> layers, heads, queries;
   int64_t top_k = 0;  // 0: full rows
+  LengthRule length = LengthRule::kTrained;
   Progress progress;
 };
 
@@ -51,12 +57,18 @@ class QKV_API Model {
   // Errors as Forward's, and kInvalidArgument for a layer, head or query out of range.
   virtual ModelCapture Look(const Encoding& text, const LookRequest& request,
                             std::vector<float>* hidden = nullptr) const = 0;
+
+  // One sequence's hidden states on their way, (L + 1, T, C): the embeddings, then what each layer makes of them, the
+  // last of them as Forward's. Errors as Forward's.
+  virtual std::vector<float> Layers(const std::vector<int64_t>& ids, const Progress& progress = {}) const = 0;
 };
 
 struct ModelOptions {
   // What parameters and activations are kept and multiplied in: kF32 or kBF16. bfloat16 halves the memory and is
   // several times faster where the machine has instructions for it; sums, norms and softmax stay float32.
-  DType dtype = DType::kF32;
+  // None: float32; matrices that the file holds quantised stay so in memory, decoding multiplies with them as they
+  // are, and prompts in bfloat16.
+  std::optional<DType> dtype = {};
 };
 
 // A model directory (config.json, model.safetensors, tokenizer files) or an installed model's name.

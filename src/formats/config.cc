@@ -102,6 +102,39 @@ std::string JsonObject::ChoiceOr(const char* key, const std::string& fallback,
   return value;
 }
 
+std::vector<std::string> JsonObject::Strings(const char* key) const {
+  const json& values = Require(key);
+  const bool strings = values.is_array() && std::all_of(values.begin(), values.end(),
+                                                        [](const json& value) { return value.is_string(); });
+  if (!strings) RefuseValue(key, "an array of strings", values);
+  return values.get<std::vector<std::string>>();
+}
+
+std::vector<int64_t> JsonObject::IntsOr(const char* key, IntRange range) const {
+  const json* values = Find(key);
+  if (values == nullptr) return {};
+  if (!values->is_array()) return {Int(key, range)};
+  std::vector<int64_t> numbers;
+  for (const json& value : *values) {
+    numbers.push_back(JsonObject(json{{key, value}}, where_).Int(key, range));
+  }
+  return numbers;
+}
+
+std::optional<JsonObject> JsonObject::Object(const char* key) const {
+  const json* value = Find(key);
+  if (value == nullptr) return {};
+  return JsonObject(*value, where_ + ", " + key);
+}
+
+void JsonObject::AllowOnly(const std::vector<std::string_view>& known) const {
+  for (const auto& [key, value] : object_.items()) {
+    if (std::find(known.begin(), known.end(), key) == known.end()) {
+      Refuse("unsupported setting", "one of " + Joined(known), QuoteJson(key));
+    }
+  }
+}
+
 JsonObject ParseConfig(std::string_view text, const std::string& where) {
   return JsonObject(ParseJson(text, where, kConfigLimits), where);
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,9 +34,15 @@ class JsonObject {
   bool BoolOr(const char* key, bool fallback) const;
   std::string String(const char* key) const;
   std::string StringOr(const char* key, const std::string& fallback) const;
+  std::vector<std::string> Strings(const char* key) const;  // an array of strings
+  std::vector<int64_t> IntsOr(const char* key, IntRange range) const;  // a number or an array of them; else none
+  std::optional<JsonObject> Object(const char* key) const;  // its place is called `where`, key
   // One of `choices`; others are refused with the list.
   std::string ChoiceOr(const char* key, const std::string& fallback,
                        const std::vector<std::string_view>& choices) const;
+
+  // A member that is not among `known` is refused: a setting that nobody here knows.
+  void AllowOnly(const std::vector<std::string_view>& known) const;
 
   // For rules over several keys.
   [[noreturn]] void Refuse(const std::string& reason, const std::string& expected,

@@ -70,6 +70,25 @@ void LayerNorm(const float* x, int64_t rows, const LayerNormParameters& p, float
   }
 }
 
+void RmsNorm(const float* x, int64_t x_stride, int64_t rows, const RmsNormParameters& p, float* out,
+             int64_t out_stride) {
+  using Tag = hn::ScalableTag<float>;
+  const Tag tag;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(tag));
+  for (int64_t row = 0; row < rows; ++row, x += x_stride, out += out_stride) {
+    const float squares = SumOf(
+        x, p.width, [](hn::Vec<Tag> v) HWY_ATTR { return hn::Mul(v, v); }, [](float v) { return v * v; });
+    const float scale = 1.0f / std::sqrt(squares / static_cast<float>(p.width) + p.epsilon);
+    const auto scale_vector = hn::Set(tag, scale);
+    int64_t i = 0;
+    for (; i + lanes <= p.width; i += lanes) {
+      const auto normal = hn::Mul(hn::LoadU(tag, x + i), scale_vector);
+      hn::StoreU(hn::Mul(normal, hn::LoadU(tag, p.gain + i)), tag, out + i);
+    }
+    for (; i < p.width; ++i) out[i] = x[i] * scale * p.gain[i];
+  }
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace qkv
 HWY_AFTER_NAMESPACE();
@@ -82,13 +101,21 @@ namespace {
 
 using LayerNormKernel = void (*)(const float*, int64_t, const LayerNormParameters&, float*, BFloat16*);
 
+using RmsNormKernel = void (*)(const float*, int64_t, int64_t, const RmsNormParameters&, float*, int64_t);
+
 LayerNormKernel PickLayerNorm(Isa isa) { QKV_PICK_TABLE(isa, LayerNorm) }
+RmsNormKernel PickRmsNorm(Isa isa) { QKV_PICK_TABLE(isa, RmsNorm) }
 
 }  // namespace
 
 void LayerNormRows(const float* x, int64_t rows, const LayerNormParameters& parameters, float* out,
                    BFloat16* rounded) noexcept {
   PickLayerNorm(ChosenIsa())(x, rows, parameters, out, rounded);
+}
+
+void RmsNormRows(const float* x, int64_t x_stride, int64_t rows, const RmsNormParameters& parameters, float* out,
+                 int64_t out_stride) noexcept {
+  PickRmsNorm(ChosenIsa())(x, x_stride, rows, parameters, out, out_stride);
 }
 
 }  // namespace qkv

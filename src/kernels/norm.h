@@ -20,4 +20,15 @@ struct LayerNormParameters {
 void LayerNormRows(const float* x, int64_t rows, const LayerNormParameters& parameters, float* out,
                    BFloat16* rounded = nullptr) noexcept;
 
+// Root-mean-square normalisation (Zhang & Sennrich 2019, https://arxiv.org/abs/1910.07467):
+//   out = x / sqrt(mean(x^2) + epsilon) * gain, row by row.
+// x and out: rows of `width` elements whose beginnings are x_stride and out_stride apart; may be the same.
+struct RmsNormParameters {
+  const float* gain = nullptr;
+  int64_t width = 0;
+  float epsilon = 0;
+};
+void RmsNormRows(const float* x, int64_t x_stride, int64_t rows, const RmsNormParameters& parameters, float* out,
+                 int64_t out_stride) noexcept;
+
 }  // namespace qkv

@@ -34,6 +34,7 @@ class BertModel : public Model {
                              const std::vector<int64_t>* lengths, const Progress& progress) const override;
   ModelCapture Look(const Encoding& text, const LookRequest& request,
                     std::vector<float>* hidden) const override;
+  std::vector<float> Layers(const std::vector<int64_t>& ids, const Progress& progress) const override;
 
  private:
   // What the layers work on, for one call.
@@ -112,26 +113,15 @@ BertModel::BertModel(const ModelSource& source, const BertConfig& config, Tensor
       embedding_norm_(BertTensors(files_).Norm("embeddings.LayerNorm", config)) {
   const BertTensors tensors(files_);
   layers_.resize(static_cast<size_t>(config.num_hidden_layers));
-  const auto read = [&](int64_t layer) { layers_[static_cast<size_t>(layer)].emplace(tensors, config, layer, source.options.dtype); };
+  const DType dtype = source.options.dtype.value_or(DType::kF32);
+  const auto read = [&](int64_t layer) {
+    layers_[static_cast<size_t>(layer)].emplace(tensors, config, layer, dtype);
+  };
   // One thread a layer: threads that share one matrix wait for each other at every one. The first layer comes
   // before, since what it finds out about the matrices' shapes serves the others.
   read(0);
   ParallelFor(info_.layers - 1, [&](int64_t task, int) { read(task + 1); });
   tokenizer_ = tokenizer.get();
-}
-
-void CheckLengths(const std::vector<int64_t>* lengths, int64_t batch, int64_t length) {
-  if (lengths == nullptr) return;
-  if (static_cast<int64_t>(lengths->size()) != batch) {
-    throw Error(ErrorCode::kInvalidArgument, "wrong number of lengths", "lengths", std::to_string(batch),
-                std::to_string(lengths->size()));
-  }
-  for (size_t b = 0; b < lengths->size(); ++b) {
-    const int64_t real = (*lengths)[b];
-    if (real >= 0 && real <= length) continue;
-    throw Error(ErrorCode::kInvalidArgument, "bad length", "lengths[" + std::to_string(b) + "]",
-                "0 to " + std::to_string(length), std::to_string(real));
-  }
 }
 
 void BertModel::CheckTokens(const std::vector<int64_t>& ids, int64_t batch, int64_t length) const {
@@ -260,7 +250,7 @@ ModelCapture BertModel::Look(const Encoding& text, const LookRequest& request,
   for (int64_t l = 0; l < count; ++l) {
     const BertLayer& layer = *layers_[static_cast<size_t>(l)];
     layer.Project(rows, length, buffers.Of(buffers.qkv));
-    recorder.Attend(l, heads);
+    recorder.Attend(l, heads, {});
     // Beyond the last layer that anybody asked for only its weights matter.
     if (hidden != nullptr || l + 1 < count)
       layer.Finish(buffers.Of(buffers.attended), length, rows, buffers.Of(buffers.scratch));
@@ -268,6 +258,27 @@ ModelCapture BertModel::Look(const Encoding& text, const LookRequest& request,
   }
   if (hidden != nullptr) *hidden = std::move(h);
   return recorder.Take();
+}
+
+std::vector<float> BertModel::Layers(const std::vector<int64_t>& ids, const Progress& progress) const {
+  const auto length = static_cast<int64_t>(ids.size());
+  CheckTokens(ids, 1, length);
+  const PackedTokens tokens = Pack(ids, 1, {length});
+  const auto size = static_cast<size_t>(length * info_.width);
+  std::vector<float> states(size * static_cast<size_t>(info_.layers + 1));
+  Buffers buffers = MakeBuffers(length);
+  HiddenRows h = buffers.Hidden(states.data());
+  EmbedTokens(tokens, h);
+  const LayerAttention heads = HeadsOf(buffers, Shape{1, length});
+  for (int64_t l = 0; l < info_.layers; ++l) {
+    const BertLayer& layer = *layers_[static_cast<size_t>(l)];
+    h.values = std::copy_n(h.values, size, h.values + size) - size;  // the layer works where its result stays
+    layer.Project(h, length, buffers.Of(buffers.qkv));
+    Attention(heads.q, heads.k, heads.v, {}, heads.out);
+    layer.Finish(buffers.Of(buffers.attended), length, h, buffers.Of(buffers.scratch));
+    if (progress && !progress(l + 1, info_.layers)) throw Error(ErrorCode::kCancelled, "cancelled");
+  }
+  return states;
 }
 
 }  // namespace

@@ -37,6 +37,20 @@ AnyTensor Head(AnyTensor tensor, int64_t head) {
 
 }  // namespace
 
+void CheckLengths(const std::vector<int64_t>* lengths, int64_t batch, int64_t length) {
+  if (lengths == nullptr) return;
+  if (static_cast<int64_t>(lengths->size()) != batch) {
+    throw Error(ErrorCode::kInvalidArgument, "wrong number of lengths", "lengths", std::to_string(batch),
+                std::to_string(lengths->size()));
+  }
+  for (size_t b = 0; b < lengths->size(); ++b) {
+    const int64_t real = (*lengths)[b];
+    if (real >= 0 && real <= length) continue;
+    throw Error(ErrorCode::kInvalidArgument, "bad length", "lengths[" + std::to_string(b) + "]",
+                "0 to " + std::to_string(length), std::to_string(real));
+  }
+}
+
 LookRecorder::LookRecorder(const ModelInfo& model, const Encoding& text, const LookRequest& request) {
   if (request.top_k < 0) {
     throw Error(ErrorCode::kInvalidArgument, "bad number of keys", "top_k", "0 or more",
@@ -61,9 +75,7 @@ LookRecorder::LookRecorder(const ModelInfo& model, const Encoding& text, const L
   if (request.top_k == 0) capture_.weights.reserve(rows * text.ids.size());
 }
 
-void LookRecorder::Attend(int64_t layer, const LayerAttention& attention) {
-  AttentionOptions options;
-  if (capture_.causal) options.causal = Causal::kBottomRight;
+void LookRecorder::Attend(int64_t layer, const LayerAttention& attention, const AttentionOptions& options) {
   const auto& [q, k, v, out] = attention;
   const auto& layers = capture_.layer_ids;
   if (!std::binary_search(layers.begin(), layers.end(), layer)) return Attention(q, k, v, options, out);

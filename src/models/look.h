@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "qkv/attention.h"
 #include "qkv/capture.h"
 #include "qkv/model.h"
 #include "qkv/tensor.h"
@@ -19,14 +20,18 @@ struct LayerAttention {
   Tensor out;
 };
 
+// Error{kInvalidArgument}: not one length for each sequence, or one that is not 0 to `length`.
+void CheckLengths(const std::vector<int64_t>* lengths, int64_t batch, int64_t length);
+
 class LookRecorder {
  public:
   // Error{kInvalidArgument}: a layer, head or query that is not there, a negative top_k.
   LookRecorder(const ModelInfo& model, const Encoding& text, const LookRequest& request);
 
   int64_t LastLayer() const { return capture_.layer_ids.back(); }
-  // Computes `out`, and records what was asked of this layer. Layers come in ascending order.
-  void Attend(int64_t layer, const LayerAttention& attention);
+  // Computes `out`, and records what was asked of this layer. Layers come in ascending order. options: the layer's
+  // scale, window and causal rule.
+  void Attend(int64_t layer, const LayerAttention& attention, const AttentionOptions& options);
   ModelCapture Take() { return std::move(capture_); }
 
  private:

@@ -4,8 +4,10 @@
 #include <string_view>
 #include <system_error>
 
+#include "formats/file_kind.h"
 #include "models/store.h"
 #include "qkv/error.h"
+#include "runtime/mapped_file.h"
 #include "runtime/printable.h"
 
 namespace qkv {
@@ -16,7 +18,9 @@ struct Family {
   std::unique_ptr<const Model> (*load)(const ModelSource&);
 };
 
-constexpr std::array kFamilies{Family{"bert", LoadBert}};
+constexpr std::array kFamilies{Family{"bert", LoadBert},     Family{"gpt2", LoadGpt2},
+                               Family{"llama", LoadLlama},   Family{"mistral", LoadLlama},
+                               Family{"qwen2", LoadLlama},   Family{"qwen3", LoadLlama}};
 
 std::string FamilyNames() {
   std::string names;
@@ -27,15 +31,16 @@ std::string FamilyNames() {
 }  // namespace
 
 std::unique_ptr<const Model> LoadModel(const std::string& name_or_path, const ModelOptions& options) {
-  if (options.dtype != DType::kF32 && options.dtype != DType::kBF16) {
+  if (options.dtype && options.dtype != DType::kF32 && options.dtype != DType::kBF16) {
     throw Error(ErrorCode::kInvalidArgument, "models do not run in this type", "dtype", "float32 or bfloat16",
-                NameOf(options.dtype));
+                NameOf(*options.dtype));
   }
   const std::filesystem::path folder = FindModel(name_or_path);
   std::error_code failed;
   if (!std::filesystem::is_directory(folder, failed)) {
-    throw Error(ErrorCode::kFile, "not a model's folder", folder.string(),
-                "a folder with config.json, model.safetensors and the tokenizer's files");
+    if (DetectKind(MappedFile(folder).bytes()) == FileKind::kGguf) return LoadGguf(name_or_path, folder, options);
+    throw Error(ErrorCode::kFile, "not a model", folder.string(),
+                "a GGUF file, or a folder with config.json, model.safetensors and the tokenizer's files");
   }
   const std::filesystem::path config_file = folder / "config.json";
   const ModelSource source{name_or_path, folder, ReadConfig(config_file), options};

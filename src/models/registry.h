@@ -19,5 +19,10 @@ struct ModelSource {
 
 // One loader a family; registry.cc lists them by config.json's model_type.
 std::unique_ptr<const Model> LoadBert(const ModelSource& source);
+std::unique_ptr<const Model> LoadLlama(const ModelSource& source);  // and its kin
+std::unique_ptr<const Model> LoadGpt2(const ModelSource& source);
+
+std::unique_ptr<const Model> LoadGguf(const std::string& name, const std::filesystem::path& file,
+                                      const ModelOptions& options);
 
 }  // namespace qkv

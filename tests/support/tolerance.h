@@ -17,6 +17,13 @@ inline constexpr double kModelWeights = 2e-5;
 // Last hidden states of the same, absolute. They are of size 1 to 10 and leave a layer norm; differences of the
 // attention and feed-forward sums add up over the layers.
 inline constexpr double kModelHidden = 1e-4;
+// Of causal models' logits, a handful of units large: float32 rounding grows to ten times that in
+// the 30 layers of SmolLM2.
+inline constexpr double kModelLogits = 1e-4;
+inline constexpr double kSmolLm2Logits = 1e-3;
+inline constexpr double kSmolLm2Weights = 1e-4;
+// Of sentence embeddings, whose elements are at most 0.2: means of the hidden states above.
+inline constexpr double kSentence = 1e-5;
 
 // The same model in bfloat16 beside float32: the cosine of sentence embeddings, and attention weights, absolute. Each
 // of six layers rounds its rows and its parameters to 8 bits; a score of size 10 is then off by up to some 0.05.

@@ -1,0 +1,15 @@
+// Options that every command which runs a model has: --dtype and --threads.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "qkv/model.h"
+
+namespace qkv::cli {
+
+// Sets the number of threads, where one was given, and returns what to load a model with.
+// Error{kInvalidArgument} naming the option.
+ModelOptions MakeModelOptions(const std::optional<std::string>& dtype, const std::optional<std::string>& threads);
+
+}  // namespace qkv::cli
