@@ -116,8 +116,8 @@ void ExpectClose(const std::vector<std::vector<float>>& exact, const std::vector
   EXPECT_GE(tokens, 300);
   EXPECT_LE(divergence / static_cast<double>(tokens), 0.01);
   EXPECT_GE(static_cast<double>(same), 0.95 * static_cast<double>(tokens));
-  RecordProperty("divergence", std::to_string(divergence / static_cast<double>(tokens)));
-  RecordProperty("same first choice", std::to_string(static_cast<double>(same) / static_cast<double>(tokens)));
+  testing::Test::RecordProperty("divergence", std::to_string(divergence / static_cast<double>(tokens)));
+  testing::Test::RecordProperty("same first choice", std::to_string(static_cast<double>(same) / static_cast<double>(tokens)));
 }
 
 std::vector<std::vector<float>> AllLogits(const Model& model, int64_t at_once) {
