@@ -42,7 +42,7 @@ class CausalGolden : public testing::TestWithParam<std::string> {
 
 TEST_P(CausalGolden, LogitsAreTransformers) {
   const json& test = Case();
-  const auto model = LoadModel(CausalPath(test));
+  const auto model = LoadModel(CausalPath(test), {DType::kF32});
   const auto ids = test["ids"].get<std::vector<int64_t>>();
   ExpectPicks(AllLogits(*model, ids), {static_cast<int64_t>(ids.size()), model->info().vocab}, test["logits"],
               test::kModelLogits);
@@ -50,7 +50,7 @@ TEST_P(CausalGolden, LogitsAreTransformers) {
 
 TEST_P(CausalGolden, WeightsAreTransformers) {
   const json& test = Case();
-  const auto model = LoadModel(CausalPath(test));
+  const auto model = LoadModel(CausalPath(test), {DType::kF32});
   Encoding text;
   text.ids = test["ids"].get<std::vector<int64_t>>();
   const auto tokens = static_cast<int64_t>(text.ids.size());
@@ -64,7 +64,7 @@ TEST_P(CausalGolden, WeightsAreTransformers) {
 
 TEST_P(CausalGolden, GreedyContinuationIsTransformers) {
   const json& test = Case();
-  const auto model = LoadModel(CausalPath(test));
+  const auto model = LoadModel(CausalPath(test), {DType::kF32});
   const auto ids = test["ids"].get<std::vector<int64_t>>();
   const auto expected = test["greedy"].get<std::vector<int64_t>>();
   SessionOptions options;
