@@ -14,7 +14,8 @@ Description = tuple[int, str, list[int], list[int]]  #: address, type's name, sh
 
 # The types that the library's views know; which of them an argument may have, the library says.
 _KNOWN = frozenset({"float64", "float32", "bfloat16", "float16", "int64", "int32", "int8", "uint8", "bool"})
-_EXPECTED = {"mask": "bool", "bias": "float32 or q's type", "alibi_slopes": "float32", "sink": "float32"}
+_EXPECTED = {"mask": "bool", "bias": "float32 or q's type", "alibi_slopes": "float32", "sink": "float32", "lse": "float32",
+             "dlse": "float32"}
 
 
 def is_torch(array: Any) -> bool:

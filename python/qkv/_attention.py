@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import _core
-from ._arrays import describe, like
+from ._arrays import Description, describe, like
 from ._checks import flag, integer, integers, number, one_or_more_integers, optional_integer, shown, wrong_type
 
 _CAUSAL = ("none", "top_left", "bottom_right")
@@ -131,6 +131,19 @@ def options(*, causal: Any, window: Any, scale: Any, softcap: Any, mask: Any, bi
     }
 
 
+def inputs(q: Any, k: Any, v: Any, packed: bool) -> tuple[list[Description], tuple[list[int], list[int]]]:
+    """q, k and v as the extension takes them, and the sizes that `options` wants."""
+    arrays = [describe("q", q), describe("k", k), describe("v", v)]
+    for name, (_, _, shape, _) in zip("qkv", arrays):
+        if len(shape) != (3 if packed else 4):
+            expected = "(total, heads, D), as cu_q and cu_kv are given" if packed else "(B, H, T, D)"
+            raise ValueError(f"{name}: wrong rank, expected {expected}, got shape {tuple(shape)}")
+    if packed:
+        return arrays, ([], [])
+    q_shape, k_shape = arrays[0][2], arrays[1][2]
+    return arrays, ([q_shape[2]] * q_shape[0], [k_shape[2]] * q_shape[0])
+
+
 def attention(
     q: Any,
     k: Any,
@@ -159,7 +172,7 @@ def attention(
 
     Arrays are numpy arrays (bfloat16 through ml_dtypes) or PyTorch tensors on the CPU, of any strides, and are not
     copied. q, k and v have one type, float32, bfloat16, float16 or float64 (slow, for checks), or q is float32 and
-    k and v are 16 bit. Gradients do not flow through the call.
+    k and v are 16 bit. Autograd sees nothing of the call: qkv.attention_backward gives its gradients.
 
     q             (B, Hq, Tq, D); packed: (total_q, Hq, D)
     k, v          (B, Hkv, Tk, D) and (B, Hkv, Tk, Dv), Hq a multiple of Hkv; packed: (total_k, Hkv, D or Dv)
@@ -186,15 +199,8 @@ def attention(
     Raises ValueError, TypeError or MemoryError that names the argument, before anything is written.
     """
     packed = cu_q is not None or cu_kv is not None
-    arrays = describe("q", q), describe("k", k), describe("v", v)
-    for name, (_, _, shape, _) in zip("qkv", arrays):
-        if len(shape) != (3 if packed else 4):
-            expected = "(total, heads, D), as cu_q and cu_kv are given" if packed else "(B, H, T, D)"
-            raise ValueError(f"{name}: wrong rank, expected {expected}, got shape {tuple(shape)}")
-    q_shape, k_shape, v_shape = (tuple(shape) for _, _, shape, _ in arrays)
-    sizes: tuple[list[int], list[int]] = ([], [])
-    if not packed:
-        sizes = [q_shape[2]] * q_shape[0], [k_shape[2]] * q_shape[0]
+    arrays, sizes = inputs(q, k, v, packed)
+    q_shape, v_shape = tuple(arrays[0][2]), tuple(arrays[2][2])
     given = options(causal=causal, window=window, scale=scale, softcap=softcap, mask=mask, bias=bias,
                     alibi_slopes=alibi_slopes, sink=sink, q_lengths=q_lengths, kv_lengths=kv_lengths, cu_q=cu_q,
                     cu_kv=cu_kv, offset=offset, dropout_p=dropout_p, seed=seed, sizes=sizes)

@@ -3,6 +3,7 @@
 
 #include <nanobind/ndarray.h>
 
+#include "qkv/attention_backward.h"
 #include "runtime/threads.h"
 
 namespace nb = nanobind;
@@ -117,6 +118,25 @@ void BindOperator(nb::module_& module) {
     return ToPython(std::move(capture), request);
   }, "q"_a, "k"_a, "v"_a, "options"_a, "top_k"_a, "rows"_a.none(), "entropy"_a, "received"_a, "scores"_a.none(),
      "out"_a, "lse"_a.none());
+
+  module.def("attention_backward",
+             [](const ArrayDescription& q, const ArrayDescription& k, const ArrayDescription& v, const nb::dict& given,
+                const ArrayDescription& dout, const ArrayDescription& out, const ArrayDescription& lse,
+                const std::optional<ArrayDescription>& dlse, const ArrayDescription& dq, const ArrayDescription& dk,
+                const ArrayDescription& dv, const std::optional<ArrayDescription>& dbias,
+                const std::optional<ArrayDescription>& dsink) {
+    const qkv::AttentionOptions options = OptionsFrom(given);
+    qkv::AttentionGradients gradients{TensorFrom("dq", dq), TensorFrom("dk", dk), TensorFrom("dv", dv), {}, {}};
+    if (dbias) gradients.dbias = TensorFrom("dbias", *dbias);
+    if (dsink) gradients.dsink = TensorFrom("dsink", *dsink);
+    const qkv::ConstTensor from_q = TensorFrom("q", q), from_k = TensorFrom("k", k), from_v = TensorFrom("v", v);
+    const qkv::ConstTensor by_out = TensorFrom("dout", dout), of_out = TensorFrom("out", out);
+    const qkv::ConstTensor of_lse = TensorFrom("lse", lse), by_lse = dlse ? TensorFrom("dlse", *dlse) : qkv::Tensor();
+    const nb::gil_scoped_release unlocked;
+    qkv::AttentionBackward(by_out, from_q, from_k, from_v, of_out, of_lse, options, gradients,
+                           dlse ? &by_lse : nullptr);
+  }, "q"_a, "k"_a, "v"_a, "options"_a, "dout"_a, "out"_a, "lse"_a, "dlse"_a.none(), "dq"_a, "dk"_a, "dv"_a,
+     "dbias"_a.none(), "dsink"_a.none());
 
   module.def("alibi_slopes", &qkv::AlibiSlopes, "n"_a);
   module.def("get_num_threads", &qkv::Threads);

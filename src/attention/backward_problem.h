@@ -38,7 +38,8 @@ struct BackwardProblem {
 
  private:
   std::byte* At(const RowTensor& tensor, const Row& row) const {
-    return tensor.At(row.batch, row.head, forward.sequences[static_cast<size_t>(row.batch)].first_row + row.query);
+    return tensor.At(row.batch, row.head,
+                     forward.sequences[static_cast<size_t>(row.batch)].first_row + row.query);
   }
 };
 

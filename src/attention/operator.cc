@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "attention/backward.h"
 #include "attention/backward_problem.h"
 #include "attention/forward.h"
 #include "attention/look.h"
@@ -64,7 +65,8 @@ void AttentionBackward(const ConstTensor& dout, const ConstTensor& q, const Cons
                        const AttentionGradients& gradients, const ConstTensor* dlse) {
   WithTypedMemoryError("attention_backward", [&] {
     const BackwardProblem problem = MakeBackwardProblem(dout, q, k, v, out, lse, options, gradients, dlse);
-    RunReferenceBackward(problem, options.progress);
+    if (q.dtype == DType::kF64) return RunReferenceBackward(problem, options.progress);
+    RunBackward(problem, options.progress);
   });
 }
 

@@ -56,6 +56,7 @@ BlockRows::BlockRows(const HeadJob& job, int64_t block) {
     last_key = std::max(last_key, rows_.back().last);
   }
   if (first_key < last_key) {
+    first_key_ = first_key, last_key_ = last_key;
     first_tile_ = first_key / kKeyTile;
     last_tile_ = (last_key + kKeyTile - 1) / kKeyTile;
   }

@@ -39,11 +39,14 @@ class BlockRows {
   // Tiles [first, last) hold all that the rows see.
   int64_t first_tile() const { return first_tile_; }
   int64_t last_tile() const { return last_tile_; }
+  // Keys [first, last) that the rows see, and maybe others between.
+  int64_t first_key() const { return first_key_; }
+  int64_t last_key() const { return last_key_; }
 
  private:
   std::vector<Row> rows_;
   Block block_;
-  int64_t first_tile_ = 0, last_tile_ = 0;
+  int64_t first_tile_ = 0, last_tile_ = 0, first_key_ = 0, last_key_ = 0;
 };
 
 enum class Parts { kKeys, kKeysAndValues };

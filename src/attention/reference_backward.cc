@@ -39,8 +39,10 @@ class ReferenceHeads {
   void Finish() const {
     for (int64_t j = 0; j < sequence_.keys; ++j) {
       const int64_t key = sequence_.first_key + j;
-      StoreRow(dk_.data() + j * layout().d, layout().d, problem_.dk, problem_.dk.At(sequence_.batch, kv_head_, key));
-      StoreRow(dv_.data() + j * layout().dv, layout().dv, problem_.dv, problem_.dv.At(sequence_.batch, kv_head_, key));
+      StoreRow(dk_.data() + j * layout().d, layout().d, problem_.dk,
+               problem_.dk.At(sequence_.batch, kv_head_, key));
+      StoreRow(dv_.data() + j * layout().dv, layout().dv, problem_.dv,
+               problem_.dv.At(sequence_.batch, kv_head_, key));
     }
   }
 
@@ -75,7 +77,8 @@ class ReferenceHeads {
 void StoreSinks(const BackwardProblem& problem, const std::vector<ReferenceHeads>& heads) {
   std::vector<double> sums(static_cast<size_t>(problem.forward.q_heads));
   for (const ReferenceHeads& head : heads) {
-    for (size_t n = 0; n < head.dsink().size(); ++n) sums[static_cast<size_t>(head.first_head()) + n] += head.dsink()[n];
+    for (size_t n = 0; n < head.dsink().size(); ++n)
+      sums[static_cast<size_t>(head.first_head()) + n] += head.dsink()[n];
   }
   for (int64_t h = 0; h < problem.forward.q_heads; ++h) {
     problem.DsinkOf(h) = static_cast<float>(sums[static_cast<size_t>(h)]);
@@ -96,8 +99,9 @@ void RunReferenceBackward(const BackwardProblem& problem, const Progress& progre
   }
   // Heads may share elements of dbias, whose sums have one order.
   const int threads = problem.dbias ? 1 : Threads();
-  RunInParts(problem.forward, static_cast<int64_t>(heads.size()), rows, progress, threads,
-             [&](int64_t n, int64_t first, int64_t last) { heads[static_cast<size_t>(n)].RunRows(first, last); });
+  RunInParts(
+      problem.forward, static_cast<int64_t>(heads.size()), rows, progress, threads,
+      [&](int64_t n, int64_t first, int64_t last) { heads[static_cast<size_t>(n)].RunRows(first, last); });
   for (const ReferenceHeads& head : heads) head.Finish();
   if (problem.dsink) StoreSinks(problem, heads);
   if (problem.dbias) StoreElements(dbias.data(), *problem.dbias);

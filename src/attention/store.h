@@ -10,7 +10,8 @@
 namespace qkv {
 
 // values: contiguous, of the tensor's shape.
-template <class T> void StoreElements(const T* values, const Tensor& to) {
+template <class T>
+void StoreElements(const T* values, const Tensor& to) {
   std::array<int64_t, kMaxRank> index{};
   const int64_t count = to.shape.elements();
   for (int64_t n = 0, at = 0; n < count; ++n) {

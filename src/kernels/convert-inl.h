@@ -7,7 +7,9 @@
 #define QKV_KERNELS_CONVERT_INL_H_
 #endif
 
+#include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "hwy/highway.h"
 #include "kernels/load.h"
@@ -62,6 +64,10 @@ template <class T> HWY_INLINE void ConvertToFloat(const T* from, int64_t count, 
 
 // count floats from `from` to `to` (any type), rounded to nearest even.
 template <class T> HWY_INLINE void ConvertFromFloat(const float* from, int64_t count, T* to) {
+  if constexpr (std::is_same_v<T, float>) {
+    std::copy_n(from, count, to);
+    return;
+  }
   int64_t i = 0;
   if constexpr (kVectorFloat16 && std::is_same_v<T, Float16>) {
     const hn::ScalableTag<float> tag;

@@ -24,33 +24,10 @@ namespace qkv {
 namespace HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kKeyStep = 128;  // keys of V a call: 128 x 64 channels are 32 KiB, in the first-level cache
-
 void DropTile(const Block& block, const KeyTile& tile, const GroupRanges& ranges, float* weights) {
   for (int64_t r = 0; r < block.count; ++r) {
     const Range span = WholeSteps(ranges.group[r / kTileRows]);
     if (!span.empty()) DropWeights(*block.rules, block.rows[r], tile.first, span, weights + r * kScoreStride);
-  }
-}
-
-// out += P V, over each group's range only.
-void MultiplyValues(const Block& block, const GroupRanges& ranges, const float* weights, const float* values,
-                    float* out, int64_t out_stride) {
-  const int64_t dv = block.layout->dv, width = ValuePanel(dv);
-  for (int64_t channel = 0; channel < dv; channel += width) {
-    const float* panel = values + channel * kKeyTile;
-    const int64_t columns = std::min(width, dv - channel);
-    for (int64_t key = ranges.all.first / kKeyStep * kKeyStep; key < ranges.all.last; key += kKeyStep) {
-      for (int64_t g = 0; g < ranges.count; ++g) {
-        const int64_t first = std::max(key, ranges.group[g].first);
-        const int64_t last = std::min(key + kKeyStep, ranges.group[g].last);
-        if (first >= last) continue;
-        const int64_t r = g * kTileRows;
-        MultiplyPanel(std::min<int64_t>(kTileRows, block.count - r), columns, last - first,
-                      weights + r * kScoreStride + first, kScoreStride, panel + first * width, width,
-                      out + r * out_stride + channel, out_stride, Start::kAdd);
-      }
-    }
   }
 }
 
@@ -92,7 +69,8 @@ void AddTile(const Block& block, const KeyTile& tile, Scratch& scratch) noexcept
   SoftmaxTile(block, ranges, scratch.scores(), split, scratch.out_stride(), ValueWidth(block.layout->dv));
   if (block.rules->dropout) DropTile(block, tile, ranges, scratch.scores());
   timer.Next(Phase::kValues);
-  MultiplyValues(block, ranges, scratch.scores(), tile.values, split.out, scratch.out_stride());
+  MultiplyValues(block.count, ranges, block.layout->dv, scratch.scores(), kScoreStride, tile.values, split.out,
+                 scratch.out_stride());
   if (tile.finite == Values::kSomeNotFinite) {
     const Range keys = {0, std::min(kKeyTile, block.key_values->length - tile.first)};
     AddNotFinite({block, 0, block.count}, tile.first, keys, split.out, scratch.out_stride(), [&](int64_t r, int64_t j) {

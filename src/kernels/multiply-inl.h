@@ -47,9 +47,10 @@ HWY_INLINE int64_t ValuePanel(int64_t dv) { return std::min(PanelWidth(), ValueW
 #endif
 
 enum class Start { kZero, kAdd };  // whether c is overwritten without being read, or added to
+enum class Left { kRows, kColumns };  // a as it is, or transposed: element (r, k) at a[r * lda + k], or a[k * lda + r]
 
-// a: element (r, k) at a[r * lda + k]. b: row k at b + k * ldb, kVectors vectors. c: row r at c + r * ldc.
-template <int kRows, int kVectors>
+// b: row k at b + k * ldb, kVectors vectors. c: row r at c + r * ldc.
+template <int kRows, int kVectors, Left kLeft>
 HWY_NOINLINE void MultiplyTile(int64_t depth, const float* HWY_RESTRICT a, int64_t lda,
                                const float* HWY_RESTRICT b, int64_t ldb, float* HWY_RESTRICT c, int64_t ldc,
                                Start start) {
@@ -63,7 +64,7 @@ HWY_NOINLINE void MultiplyTile(int64_t depth, const float* HWY_RESTRICT a, int64
     VecF32 row[kVectors];
     QKV_UNROLL for (int n = 0; n < kVectors; ++n) row[n] = hn::LoadU(tag, b + n * lanes);
     QKV_UNROLL for (int r = 0; r < kRows; ++r) {
-      const VecF32 factor = hn::Set(tag, a[r * lda + k]);
+      const VecF32 factor = hn::Set(tag, kLeft == Left::kRows ? a[r * lda + k] : a[k * lda + r]);
       QKV_UNROLL for (int n = 0; n < kVectors; ++n) sum[r][n] = hn::MulAdd(factor, row[n], sum[r][n]);
     }
   }
@@ -76,29 +77,30 @@ HWY_NOINLINE void MultiplyTile(int64_t depth, const float* HWY_RESTRICT a, int64
   }
 }
 
-template <int kVectors>
+template <int kVectors, Left kLeft>
 HWY_INLINE void MultiplyRows(int64_t rows, int64_t depth, const float* a, int64_t lda, const float* b, int64_t ldb,
                              float* c, int64_t ldc, Start start) {
   switch (rows) {
-    case 1: return MultiplyTile<1, kVectors>(depth, a, lda, b, ldb, c, ldc, start);
-    case 2: return MultiplyTile<2, kVectors>(depth, a, lda, b, ldb, c, ldc, start);
-    case 3: return MultiplyTile<3, kVectors>(depth, a, lda, b, ldb, c, ldc, start);
-    case 4: return MultiplyTile<4, kVectors>(depth, a, lda, b, ldb, c, ldc, start);
-    case 5: return MultiplyTile<5, kVectors>(depth, a, lda, b, ldb, c, ldc, start);
-    default: return MultiplyTile<6, kVectors>(depth, a, lda, b, ldb, c, ldc, start);
+    case 1: return MultiplyTile<1, kVectors, kLeft>(depth, a, lda, b, ldb, c, ldc, start);
+    case 2: return MultiplyTile<2, kVectors, kLeft>(depth, a, lda, b, ldb, c, ldc, start);
+    case 3: return MultiplyTile<3, kVectors, kLeft>(depth, a, lda, b, ldb, c, ldc, start);
+    case 4: return MultiplyTile<4, kVectors, kLeft>(depth, a, lda, b, ldb, c, ldc, start);
+    case 5: return MultiplyTile<5, kVectors, kLeft>(depth, a, lda, b, ldb, c, ldc, start);
+    default: return MultiplyTile<6, kVectors, kLeft>(depth, a, lda, b, ldb, c, ldc, start);
   }
 }
 
 // One group of at most kTileRows rows times `columns` of a panel, rounded up to whole vectors.
+template <Left kLeft = Left::kRows>
 HWY_INLINE void MultiplyPanel(int64_t rows, int64_t columns, int64_t depth, const float* a, int64_t lda,
                               const float* b, int64_t ldb, float* c, int64_t ldc, Start start) {
   switch ((columns + Lanes() - 1) / Lanes()) {
-    case 1: return MultiplyRows<1>(rows, depth, a, lda, b, ldb, c, ldc, start);
+    case 1: return MultiplyRows<1, kLeft>(rows, depth, a, lda, b, ldb, c, ldc, start);
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
-    case 2: return MultiplyRows<2>(rows, depth, a, lda, b, ldb, c, ldc, start);
-    case 3: return MultiplyRows<3>(rows, depth, a, lda, b, ldb, c, ldc, start);
+    case 2: return MultiplyRows<2, kLeft>(rows, depth, a, lda, b, ldb, c, ldc, start);
+    case 3: return MultiplyRows<3, kLeft>(rows, depth, a, lda, b, ldb, c, ldc, start);
 #endif
-    default: return MultiplyRows<kTileVectors>(rows, depth, a, lda, b, ldb, c, ldc, start);
+    default: return MultiplyRows<kTileVectors, kLeft>(rows, depth, a, lda, b, ldb, c, ldc, start);
   }
 }
 

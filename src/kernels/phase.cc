@@ -11,6 +11,7 @@ const char* NameOf(Phase phase) {
     case Phase::kMerge: return "merge";
     case Phase::kRows: return "rows";
     case Phase::kLook: return "look";
+    case Phase::kGradients: return "gradients";
   }
   return "unknown";
 }

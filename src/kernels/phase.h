@@ -20,8 +20,9 @@ enum class Phase {
   kMerge,    // sums of splits
   kRows,     // queries loaded, results written
   kLook,     // capture: scores to weights, and what is kept of them
+  kGradients,  // backward: dV += P^T dO, dK += dS^T Q, dQ += dS K
 };
-inline constexpr int kPhases = 7;
+inline constexpr int kPhases = 8;
 const char* NameOf(Phase phase);  // "pack", "scores", ...
 
 // Ticks of a clock that all cores share and that runs at one rate, whatever their frequency.

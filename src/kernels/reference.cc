@@ -95,7 +95,7 @@ RowPairs WeightsOf(const Layout& layout, const ScoreRules& rules, const KeyValue
     const double raw = RawScore(layout, keys, row, j);
     pair.weight = ScoreAt(rules, row, j, ScoreStage::kBiased, raw);
     if (pair.weight == -HUGE_VAL) continue;
-    if (rules.softcap) pair.slope = 1 - std::pow(std::tanh(raw / *rules.softcap), 2);
+    if (rules.softcap) pair.slope = std::pow(std::cosh(raw / *rules.softcap), -2);
     pair.kept = IsKept(rules, row, j);
     max = std::max(pair.weight, max);
     result.pairs.push_back(pair);

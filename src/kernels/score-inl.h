@@ -24,24 +24,24 @@ namespace qkv {
 namespace HWY_NAMESPACE {
 
 inline constexpr int64_t kDepthStep = 128;  // channels a call: 128 x 64 keys are 32 KiB, in the first-level cache
+inline constexpr int64_t kKeyStep = 128;   // keys of V a call: 128 x 64 channels are 32 KiB, likewise
 inline constexpr float kBlocked = -HUGE_VALF;
 
-// Keys [first, last) of a tile, relative to its first key.
+// Keys [first, last) of a tile, relative to its first key. A tile may hold fewer keys than kKeyTile.
 struct Range {
   int64_t first = kKeyTile, last = 0;
   bool empty() const { return first >= last; }
 };
 
-inline Range VisibleInTile(const Row& row, int64_t tile_first) {
-  return {std::clamp<int64_t>(row.first - tile_first, 0, kKeyTile),
-          std::clamp<int64_t>(row.last - tile_first, 0, kKeyTile)};
+inline Range VisibleInTile(const Row& row, int64_t tile_first, int64_t keys = kKeyTile) {
+  return {std::clamp<int64_t>(row.first - tile_first, 0, keys), std::clamp<int64_t>(row.last - tile_first, 0, keys)};
 }
 
 // The smallest range that holds all that rows [r, r + count) see of a tile.
-inline Range VisibleToAny(const Row* rows, int64_t count, int64_t tile_first) {
+inline Range VisibleToAny(const Row* rows, int64_t count, int64_t tile_first, int64_t keys = kKeyTile) {
   Range all;
   for (int64_t r = 0; r < count; ++r) {
-    const Range one = VisibleInTile(rows[r], tile_first);
+    const Range one = VisibleInTile(rows[r], tile_first, keys);
     if (one.empty()) continue;
     all.first = std::min(all.first, one.first);
     all.last = std::max(all.last, one.last);
@@ -57,31 +57,41 @@ struct GroupRanges {
   Range all;
   int64_t count;
 
-  GroupRanges(const Block& block, int64_t tile_first) : count((block.count + kTileRows - 1) / kTileRows) {
+  GroupRanges(const Block& block, int64_t tile_first, int64_t keys = kKeyTile)
+      : count((block.count + kTileRows - 1) / kTileRows) {
     for (int64_t g = 0; g < count; ++g) {
       const int64_t r = g * kTileRows;
-      group[g] = VisibleToAny(block.rows + r, std::min<int64_t>(kTileRows, block.count - r), tile_first);
+      group[g] = VisibleToAny(block.rows + r, std::min<int64_t>(kTileRows, block.count - r), tile_first, keys);
       all.first = std::min(all.first, group[g].first);
       all.last = std::max(all.last, group[g].last);
     }
   }
 };
 
-template <class T> void LoadQuery(const T* from, int64_t channel, int64_t d, float scale, float* to) {
+template <class T> void LoadScaled(const T* from, int64_t channel, int64_t count, float scale, float* to) {
   const F32 tag;
   const float* source = to;
   if constexpr (std::is_same_v<T, float>) {
     if (channel == 1) source = from;
   } else if (channel == 1) {
-    ConvertToFloat(from, d, to);
+    ConvertToFloat(from, count, to);
   }
   if (channel != 1) {
-    for (int64_t c = 0; c < d; ++c) to[c] = LoadFloat(from, DTypeOf<T>::value, c * channel);
+    for (int64_t c = 0; c < count; ++c) to[c] = LoadFloat(from, DTypeOf<T>::value, c * channel);
   }
   const VecF32 factor = hn::Set(tag, scale);
   int64_t c = 0;
-  for (; c + Lanes() <= d; c += Lanes()) hn::StoreU(hn::Mul(hn::LoadU(tag, source + c), factor), tag, to + c);
-  for (; c < d; ++c) to[c] = source[c] * scale;
+  for (; c + Lanes() <= count; c += Lanes()) hn::StoreU(hn::Mul(hn::LoadU(tag, source + c), factor), tag, to + c);
+  for (; c < count; ++c) to[c] = source[c] * scale;
+}
+
+// Elements of q's type, `channel` apart, as float32 times the scale.
+inline void LoadRow(const Layout& layout, const void* from, int64_t channel, int64_t count, float scale, float* to) {
+  switch (layout.q_dtype) {
+    case DType::kBF16: return LoadScaled(static_cast<const BFloat16*>(from), channel, count, scale, to);
+    case DType::kF16: return LoadScaled(static_cast<const Float16*>(from), channel, count, scale, to);
+    default: return LoadScaled(static_cast<const float*>(from), channel, count, scale, to);
+  }
 }
 
 // The block's queries as float32, times the scale: (rows, D).
@@ -89,33 +99,44 @@ inline void LoadQueries(const Block& block, float* to) {
   const Layout& layout = *block.layout;
   const float scale = static_cast<float>(layout.scale);
   for (int64_t r = 0; r < block.count; ++r, to += layout.d) {
-    const void* q = block.rows[r].q;
-    switch (layout.q_dtype) {
-      case DType::kBF16:
-        LoadQuery(static_cast<const BFloat16*>(q), layout.q_channel, layout.d, scale, to);
-        break;
-      case DType::kF16:
-        LoadQuery(static_cast<const Float16*>(q), layout.q_channel, layout.d, scale, to);
-        break;
-      default: LoadQuery(static_cast<const float*>(q), layout.q_channel, layout.d, scale, to);
-    }
+    LoadRow(layout, block.rows[r].q, layout.q_channel, layout.d, scale, to);
   }
 }
 
-// Dot products for every group's range, rounded out to whole vectors; the rest of `scores` is left as it was.
-inline void MultiplyScores(const Block& block, const GroupRanges& ranges, const float* queries, const float* keys,
-                           float* scores) {
-  const int64_t d = block.layout->d, width = PanelWidth();
+// Dot products of rows of `a`, lda apart, with packed keys for every group's range, rounded out to whole vectors; the
+// rest of `scores`, rows `stride` apart, is left as it was.
+inline void MultiplyKeys(int64_t rows, const GroupRanges& ranges, int64_t depth, const float* a, int64_t lda,
+                         const float* keys, float* scores, int64_t stride) {
+  const int64_t width = PanelWidth();
   for (int64_t panel = ranges.all.first / width * width; panel < ranges.all.last; panel += width) {
-    for (int64_t c = 0; c < d; c += kDepthStep) {
-      const float* b = keys + panel * d + c * width;
+    for (int64_t c = 0; c < depth; c += kDepthStep) {
+      const float* b = keys + panel * depth + c * width;
       for (int64_t g = 0; g < ranges.count; ++g) {
         const int64_t columns = std::min(width, ranges.group[g].last - panel);
         if (columns <= 0 || ranges.group[g].first >= panel + width) continue;
         const int64_t r = g * kTileRows;
-        MultiplyPanel(std::min<int64_t>(kTileRows, block.count - r), columns, std::min(kDepthStep, d - c),
-                      queries + r * d + c, d, b, width, scores + r * kScoreStride + panel, kScoreStride,
-                      c == 0 ? Start::kZero : Start::kAdd);
+        MultiplyPanel(std::min<int64_t>(kTileRows, rows - r), columns, std::min(kDepthStep, depth - c), a + r * lda + c,
+                      lda, b, width, scores + r * stride + panel, stride, c == 0 ? Start::kZero : Start::kAdd);
+      }
+    }
+  }
+}
+
+// out += weights * packed values over each group's range only; rows of weights are `stride` apart.
+inline void MultiplyValues(int64_t rows, const GroupRanges& ranges, int64_t channels, const float* weights,
+                           int64_t stride, const float* values, float* out, int64_t out_stride) {
+  const int64_t width = ValuePanel(channels);
+  for (int64_t channel = 0; channel < channels; channel += width) {
+    const float* panel = values + channel * kKeyTile;
+    const int64_t columns = std::min(width, channels - channel);
+    for (int64_t key = ranges.all.first / kKeyStep * kKeyStep; key < ranges.all.last; key += kKeyStep) {
+      for (int64_t g = 0; g < ranges.count; ++g) {
+        const int64_t first = std::max(key, ranges.group[g].first);
+        const int64_t last = std::min(key + kKeyStep, ranges.group[g].last);
+        if (first >= last) continue;
+        const int64_t r = g * kTileRows;
+        MultiplyPanel(std::min<int64_t>(kTileRows, rows - r), columns, last - first, weights + r * stride + first,
+                      stride, panel + first * width, width, out + r * out_stride + channel, out_stride, Start::kAdd);
       }
     }
   }
@@ -212,11 +233,12 @@ inline Range WholeVectors(Range range) {
 inline Range ScoreTile(const Block& block, const KeyTile& tile, const GroupRanges& ranges, const float* queries,
                        float* scores) {
   if (ranges.all.empty()) return {};
-  MultiplyScores(block, ranges, queries, tile.keys, scores);
+  MultiplyKeys(block.count, ranges, block.layout->d, queries, block.layout->d, tile.keys, scores, kScoreStride);
   for (int64_t r = 0; r < block.count; ++r) {
     const Range group = ranges.group[r / kTileRows];
     if (!group.empty()) {
-      ApplyRules(*block.rules, block.rows[r], tile.first, WholeSteps(group), scores + r * kScoreStride);
+      const Row& row = block.rows[r];
+      ApplyRules(*block.rules, row, tile.first, WholeSteps(group), scores + r * kScoreStride);
     }
   }
   return WholeSteps(ranges.all);

@@ -1,6 +1,6 @@
 // The attention operator on any descriptors: shapes, strides, types and options out of bytes. What the operator
 // takes must stay in the memory that the descriptors reach (buffers end where they do); what it refuses, it
-// must refuse with an Error before it writes.
+// must refuse with an Error before it writes. Gradients of what it takes too.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "fuzz.h"
-#include "qkv/attention.h"
+#include "qkv/attention_backward.h"
 #include "qkv/error.h"
 #include "runtime/threads.h"
 
@@ -212,6 +212,29 @@ Tensor Writable(const ConstTensor& tensor) {
   return {const_cast<void*>(tensor.data), tensor.dtype, tensor.shape, tensor.stride};
 }
 
+// Memory of just a tensor's size, contiguous.
+class Owned {
+ public:
+  explicit Owned(const ConstTensor& like)
+      : bytes_(static_cast<size_t>(like.shape.elements()) * SizeOf(like.dtype)),
+        tensor_(bytes_.data(), like.dtype, like.shape) {}
+  const Tensor& tensor() const { return tensor_; }
+
+ private:
+  std::vector<uint8_t> bytes_;
+  Tensor tensor_;
+};
+
+// What the forward call has taken, the backward call takes too.
+void Differentiate(const Call& call) {
+  const Owned dq(call.q), dk(call.k), dv(call.v);
+  AttentionGradients gradients{dq.tensor(), dk.tensor(), dv.tensor(), {}, {}};
+  std::optional<Owned> dbias, dsink;
+  if (call.options.bias && IsSmall(*call.options.bias)) gradients.dbias = dbias.emplace(*call.options.bias).tensor();
+  if (call.options.sink) gradients.dsink = dsink.emplace(*call.options.sink).tensor();
+  AttentionBackward(call.out, call.q, call.k, call.v, call.out, call.lse, call.options, gradients);
+}
+
 }  // namespace
 }  // namespace qkv::test
 
@@ -227,12 +250,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   const std::vector<uint8_t> out_before = call->buffers[3]->bytes(), lse_before = call->buffers[4]->bytes();
   const bool with_lse = input.Flag(), with_capture = input.Flag();
   const Tensor out = Writable(call->out), lse = Writable(call->lse);
+  bool differentiable = false;
   try {
     if (with_capture) {
       AttentionWithCapture(call->q, call->k, call->v, call->options, call->request, out,
                            with_lse ? &lse : nullptr);
     } else {
       Attention(call->q, call->k, call->v, call->options, out, with_lse ? &lse : nullptr);
+      differentiable = with_lse;
     }
   } catch (const Error& error) {
     Check(error.code() == ErrorCode::kInvalidArgument || error.code() == ErrorCode::kWrongType ||
@@ -242,5 +267,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
     Check(call->buffers[3]->bytes() == out_before, "out is untouched by a refused call");
     Check(call->buffers[4]->bytes() == lse_before, "lse is untouched by a refused call");
   }
+  if (differentiable) Differentiate(*call);
   return 0;
 }

@@ -310,17 +310,25 @@ void OracleCase::Plant(Planting planting) {
   }
 }
 
-Outputs OracleCase::RunLibrary(Planting planting) {
+Shape OracleCase::OutShape() const {
+  return set_.packed() ? Shape{first_q_.back(), plain_.q_heads, plain_.dv}
+                       : Shape{plain_.batch, plain_.q_heads, plain_.tq, plain_.dv};
+}
+
+Shape OracleCase::LseShape() const {
+  return set_.packed() ? Shape{plain_.q_heads, first_q_.back()} : Shape{plain_.batch, plain_.q_heads, plain_.tq};
+}
+
+void OracleCase::Prepare(Planting planting) {
   Plant(planting);
   ForceIsa(set_.isa());
   SetThreads(static_cast<int>(set_.Number(Factor::kThreads)));
-  const bool packed = set_.packed();
-  const Shape out_shape = packed ? Shape{first_q_.back(), plain_.q_heads, plain_.dv}
-                                 : Shape{plain_.batch, plain_.q_heads, plain_.tq, plain_.dv};
-  const Shape lse_shape =
-      packed ? Shape{plain_.q_heads, first_q_.back()} : Shape{plain_.batch, plain_.q_heads, plain_.tq};
-  TypedTensor out(set_.q_dtype(), out_shape, LayoutOf(Factor::kOutLayout));
-  TypedTensor lse(DType::kF32, lse_shape, LayoutOf(Factor::kLse));
+}
+
+Outputs OracleCase::RunLibrary(Planting planting) {
+  Prepare(planting);
+  TypedTensor out(set_.q_dtype(), OutShape(), LayoutOf(Factor::kOutLayout));
+  TypedTensor lse(DType::kF32, LseShape(), LayoutOf(Factor::kLse));
   const Tensor lse_view = lse.view();
   const bool has_lse = set_[Factor::kLse] != 0;
   std::optional<Capture> capture;
@@ -349,9 +357,7 @@ Outputs OracleCase::Collect(const TypedTensor& out, const TypedTensor* lse) cons
           outputs.out[static_cast<size_t>(row * plain_.dv + c)] = out.At(Where(b, h, i, c, first_q_));
         }
         if (lse == nullptr) continue;
-        const Index at =
-            set_.packed() ? Index{h, first_q_[static_cast<size_t>(b)] + i, 0, 0} : Index{b, h, i, 0};
-        outputs.lse[static_cast<size_t>(row)] = lse->At(at);
+        outputs.lse[static_cast<size_t>(row)] = lse->At(AtRow(b, h, i));
       }
     }
   }

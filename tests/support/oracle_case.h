@@ -34,7 +34,26 @@ class OracleCase {
   const PlainCall& plain() const { return plain_; }
   const CaptureRequest& request() const { return request_; }
 
-  // On the instruction set and threads of the set.
+  // The call's arguments.
+  Tensor q() const { return q_->view(); }
+  Tensor k() const { return k_->view(); }
+  Tensor v() const { return v_->view(); }
+  const AttentionOptions& options() const { return options_; }
+  int64_t keys(int64_t b) const { return keys_[static_cast<size_t>(b)]; }  // that k and v hold
+  bool IsPlanted(int64_t b, int64_t j) const;
+  Layout LayoutOf(Factor factor) const;
+  // The index of (b, h, row, channel) in a tensor as q, or as k and v.
+  Index AtQuery(int64_t b, int64_t h, int64_t i, int64_t c) const { return Where(b, h, i, c, first_q_); }
+  Index AtKey(int64_t b, int64_t h, int64_t j, int64_t c) const { return Where(b, h, j, c, first_k_); }
+  // In a tensor as lse.
+  Index AtRow(int64_t b, int64_t h, int64_t i) const {
+    return set_.packed() ? Index{h, first_q_[static_cast<size_t>(b)] + i, 0, 0} : Index{b, h, i, 0};
+  }
+  Shape OutShape() const;
+  Shape LseShape() const;
+
+  // Fills the planted keys; chooses the instruction set and threads of the set.
+  void Prepare(Planting planting);
   Outputs RunLibrary(Planting planting);
   // The planted call against the same with zeros: rows that see no planted key have the same bits, others show
   // it.
@@ -48,9 +67,7 @@ class OracleCase {
   void MakeTensors();
   Broadcast DrawBroadcast(Rng& rng, Factor shape, TypedTensor& tensor);
   Shape BroadcastShape(Factor factor) const;
-  Layout LayoutOf(Factor factor) const;
   void Plant(Planting planting);
-  bool IsPlanted(int64_t b, int64_t j) const;
   Index Where(int64_t b, int64_t h, int64_t row, int64_t channel, const std::vector<int64_t>& first) const;
   Outputs Collect(const TypedTensor& out, const TypedTensor* lse) const;
   std::string ComparePlantedRow(const Outputs& zeros, const Outputs& planted, int64_t b, int64_t h,

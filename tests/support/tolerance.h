@@ -85,6 +85,15 @@ constexpr double AttentionBound(double naive_error, DType dtype, double largest_
   return 2 * naive_error + 4 * Epsilon(dtype) * largest_value;
 }
 
+// The same for a gradient: besides the naive one's error, what the rounding of scores does to weights, and four units
+// in the last place. `largest` bounds the sum of the magnitudes of an element's terms: gradients cancel. Below the
+// type's range there is zero: float16's smallest number is 2^-24; weights below 2.4e-38 are zero whatever they multiply.
+constexpr double GradientBound(double naive_error, DType dtype, double largest, double score_error) {
+  const double weights = dtype == DType::kF64 ? kDouble : 4 * Epsilon(dtype) + 4 * score_error;
+  const double least = dtype == DType::kF64 ? 0 : dtype == DType::kF16 ? 0x1p-24 : 1e-34;
+  return 2 * naive_error + weights * largest + least;
+}
+
 // How far a float32 sum of `terms` products, in any order, may be from the exact one: gamma_n * sum |a_i b_i|
 // (Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, section 3.1); one more term for the
 // bias.

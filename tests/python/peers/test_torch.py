@@ -186,3 +186,54 @@ def test_a_tensor_that_cannot_be_allocated():
     wide = torch.zeros(1).expand(1, 1, 2**40, 32)
     with pytest.raises(MemoryError, match="^out"):
         qkv.attention(wide, wide[:, :, :1], wide[:, :, :1])
+
+
+def gradients(function, dtype, q, k, v, dout):
+    leaves = [x.to(dtype).requires_grad_() for x in (q, k, v)]
+    return torch.autograd.grad(function(*leaves), leaves, dout.to(dtype))
+
+
+@pytest.mark.parametrize("dtype, heads, sizes, kind", list(itertools.product(
+    ["float32", "bfloat16"], [(4, 4), (4, 2)], [(33, 70), (130, 130), (300, 300)], KINDS)))
+def test_gradients_equal_autograd(dtype, heads, sizes, kind):
+    """No farther from float64 than twice PyTorch's own gradients, and four roundings of the largest one."""
+    queries, keys = sizes
+    q, k, v = tensors(dtype, 2, heads, queries, keys, seed=queries)
+    dout = torch.randn(q.shape, generator=torch.Generator().manual_seed(3)).to(TYPES[dtype])
+    mask = torch.rand(2, 1, queries, keys, generator=torch.Generator().manual_seed(1)) < 0.7
+    mask[..., 0] = True
+    bias = torch.randn(4, queries, keys, generator=torch.Generator().manual_seed(2)).to(TYPES[dtype])
+    theirs, ours = {
+        "plain": ({}, {}),
+        "causal": ({"is_causal": True}, {"causal": "top_left"}),
+        "mask": ({"attn_mask": mask}, {"mask": mask}),
+        "bias": ({"attn_mask": bias}, {"bias": bias}),
+        "scale": ({"scale": 0.3}, {"scale": 0.3}),
+    }[kind]
+
+    def peer(q, k, v):
+        given = {name: x.to(q.dtype) if isinstance(x, torch.Tensor) and x.is_floating_point() else x
+                 for name, x in theirs.items()}
+        return scaled_dot_product_attention(q, k, v, enable_gqa=heads[0] != heads[1], **given)
+
+    exact = gradients(peer, torch.float64, q, k, v, dout)
+    their_gradients = gradients(peer, TYPES[dtype], q, k, v, dout)
+    out, lse, _ = qkv.attention(q, k, v, return_lse=True, **ours)
+    our_gradients = qkv.attention_backward(dout, q, k, v, out, lse, **ours)
+    for ours_x, theirs_x, x in zip(our_gradients[:3], their_gradients, exact):
+        error, peer_error = (float((y.double() - x).abs().max()) for y in (ours_x, theirs_x))
+        assert error <= 2 * peer_error + 4 * EPS[dtype] * float(x.abs().max())
+
+
+def test_gradients_of_a_bias_and_of_lse():
+    q, k, v = tensors(heads=(4, 4))
+    bias = torch.randn(4, 1, 70, generator=torch.Generator().manual_seed(2))
+    dout, dlse = torch.randn(2, 4, 33, 32), torch.randn(2, 4, 33)
+    leaves = [x.double().requires_grad_() for x in (q, k, v, bias)]
+    scores = leaves[0] @ leaves[1].mT / 32**0.5 + leaves[3]
+    out = scores.softmax(-1) @ leaves[2]
+    expected = torch.autograd.grad([out, scores.logsumexp(-1)], leaves, [dout.double(), dlse.double()])
+    ours, lse, _ = qkv.attention(q, k, v, bias=bias, return_lse=True)
+    got = qkv.attention_backward(dout, q, k, v, ours, lse, bias=bias, dlse=dlse)
+    for x, y in zip(got[:4], expected):
+        torch.testing.assert_close(x.double(), y, rtol=0, atol=1e-5 * float(y.abs().max()))

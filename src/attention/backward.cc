@@ -1,0 +1,162 @@
+// A task is a tile of keys of a KV head with all rows that see it: dK and dV are its own. dQ is the rows':
+// tiles add to a block of rows in ascending order, each waiting for the one before it. Tasks are handed out in
+// that order and go through the blocks from the last to the first, so that they hardly ever wait, and the order
+// of every sum is fixed whatever the threads. Heads that share elements of a bias's gradient are one task, one
+// after the other.
+#include "attention/backward.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "attention/backward_rows.h"
+#include "attention/bias_gradient.h"
+#include "kernels/backward.h"
+#include "runtime/cpu.h"
+#include "runtime/threads.h"
+
+namespace qkv {
+namespace {
+
+// Multiply-adds of S below which waking the other threads costs more than they bring.
+constexpr double kWorkForThreads = 2e5;
+
+// A tile of keys, of all jobs that one thread goes through.
+struct TileTask {
+  const std::vector<const BackwardJob*>* jobs = nullptr;
+  int64_t tile = 0;
+};
+
+class Backward {
+ public:
+  // All memory is taken before anything is written, so that running out of it loses nothing.
+  Backward(const BackwardProblem& problem, const Progress& progress)
+      : problem_(problem),
+        progress_(progress),
+        pack_(PackKernelsFor(ChosenIsa())),
+        kernels_(BackwardKernelsFor(ChosenIsa())),
+        rows_(problem, kernels_),
+        bias_(problem),
+        threads_(rows_.work() < kWorkForThreads ? 1 : Threads()) {
+    for (int thread = 0; thread < threads_; ++thread) {
+      scratch_.push_back(std::make_unique<BackwardScratch>(layout(), problem.forward.rules, kernels_.panel));
+    }
+    if (bias_.IsByRows()) rows_.KeepBiasSums();
+    GroupJobs();
+  }
+
+  void Run() {
+    rows_.Begin(threads_);
+    RunTiles();
+    rows_.Finish(threads_);
+    if (bias_.IsByTiles()) bias_.StoreTiles();
+    if (bias_.IsByRows()) bias_.StoreSums(rows_);
+  }
+
+ private:
+  const Layout& layout() const { return problem_.forward.layout; }
+
+  // Jobs that share a bias's gradient go together; others are groups of their own.
+  void GroupJobs() {
+    std::map<std::pair<int64_t, int64_t>, std::vector<const BackwardJob*>> groups;
+    for (const BackwardJob& job : rows_.jobs()) {
+      const int64_t b = bias_.IsByTiles() && bias_.SharesSequences() ? 0 : job.head.sequence->batch;
+      const int64_t h = bias_.IsByTiles() && bias_.SharesHeads() ? 0 : job.head.kv_head;
+      groups[{b, h}].push_back(&job);
+    }
+    for (auto& [at, jobs] : groups) groups_.push_back(std::move(jobs));
+  }
+
+  static int64_t Tiles(const BackwardJob& job) {
+    return (job.head.sequence->keys + kBackwardKeys - 1) / kBackwardKeys;
+  }
+
+  void RunTiles() {
+    std::vector<TileTask> tasks;
+    for (const auto& jobs : groups_) {
+      int64_t tiles = 0;
+      for (const BackwardJob* job : jobs) tiles = std::max(tiles, Tiles(*job));
+      for (int64_t tile = 0; tile < tiles; ++tile) tasks.push_back({&jobs, tile});
+    }
+    const auto report = [&](int64_t done, int64_t total) {
+      const bool goes_on = progress_(done, total);
+      if (!goes_on) rows_.Cancel();  // nobody waits for tasks that no longer begin
+      return goes_on;
+    };
+    ParallelFor(
+        static_cast<int64_t>(tasks.size()),
+        [&](int64_t n, int thread) {
+          RunTask(tasks[static_cast<size_t>(n)], *scratch_[static_cast<size_t>(thread)]);
+        },
+        progress_ ? Progress(report) : Progress(), threads_);
+  }
+
+  void RunTask(const TileTask& task, BackwardScratch& scratch) try {
+    const int64_t first = task.tile * kBackwardKeys;
+    const BackwardJob& one = *task.jobs->front();
+    if (bias_.IsByTiles()) bias_.Clear(one, first, std::min(kBackwardKeys, one.head.sequence->keys - first));
+    for (const BackwardJob* job : *task.jobs) RunTile(*job, task.tile, scratch);
+  } catch (...) {
+    rows_.Cancel();  // those that wait for this task need not
+    throw;
+  }
+
+  void RunTile(const BackwardJob& job, int64_t index, BackwardScratch& scratch) {
+    const int64_t first = index * kBackwardKeys,
+                  held = std::min(kBackwardKeys, job.head.sequence->keys - first);
+    if (held <= 0) return;
+    const BackwardTile tile{&job.head.key_values, first,
+                            std::clamp<int64_t>(job.head.key_values.length - first, 0, kBackwardKeys), held};
+    kernels_.begin_tile(tile, layout(), pack_, scratch);
+    for (int64_t block = job.head.blocks() - 1; block >= 0 && !rows_.cancelled(); --block) {
+      if (rows_.Sees(job, block, index)) RunBlock(job, block, tile, scratch);
+    }
+    StoreTile(job, tile, scratch);
+  }
+
+  void RunBlock(const BackwardJob& job, int64_t block, const BackwardTile& tile, BackwardScratch& scratch) {
+    const BlockRows rows(job.head, block);
+    std::vector<BackwardRow> backward_rows;
+    backward_rows.reserve(rows.rows().size());
+    for (const Row& row : rows.rows()) {
+      const int64_t r = block * job.head.block_rows + static_cast<int64_t>(backward_rows.size());
+      backward_rows.push_back(rows_.MakeBackwardRow(job, r, row));
+      backward_rows.back().dbias = bias_.RowOf(row);
+    }
+    const BackwardBlock own{rows.block(), backward_rows.data(), problem_.dout.channel, bias_.key_stride()};
+    const bool adds = kernels_.add_block(own, tile, scratch);
+    rows_.AddInTurn(job, block, tile.first / kBackwardKeys, [&] {
+      if (adds) kernels_.add_rows(own, scratch);
+    });
+  }
+
+  void StoreTile(const BackwardJob& job, const BackwardTile& tile, BackwardScratch& scratch) {
+    const Sequence& sequence = *job.head.sequence;
+    const auto rows = [&](const RowTensor& tensor) {
+      return GradientRows{tensor.At(sequence.batch, job.head.kv_head, sequence.first_key + tile.first),
+                          tensor.dtype, tensor.row, tensor.channel};
+    };
+    kernels_.store(scratch.dk(), scratch.d_stride(), tile.held, layout().d, rows(problem_.dk));
+    kernels_.store(scratch.dv(), scratch.dv_stride(), tile.held, layout().dv, rows(problem_.dv));
+  }
+
+  const BackwardProblem& problem_;
+  const Progress& progress_;
+  PackKernels pack_;
+  BackwardKernels kernels_;
+  BackwardRows rows_;
+  BiasGradient bias_;
+  int threads_;
+  std::vector<std::unique_ptr<BackwardScratch>> scratch_;
+  std::vector<std::vector<const BackwardJob*>> groups_;
+};
+
+}  // namespace
+
+void RunBackward(const BackwardProblem& problem, const Progress& progress) {
+  Backward(problem, progress).Run();
+}
+
+}  // namespace qkv

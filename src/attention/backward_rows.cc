@@ -1,0 +1,151 @@
+#include "attention/backward_rows.h"
+
+#include <algorithm>
+#include <cmath>
+#include <thread>
+
+#include "runtime/threads.h"
+
+namespace qkv {
+
+BackwardRows::BackwardRows(const BackwardProblem& problem, const BackwardKernels& kernels)
+    : problem_(problem), kernels_(kernels) {
+  const Problem& forward = problem.forward;
+  int64_t rows = 0, blocks = 0;
+  for (const Sequence& sequence : forward.sequences) {
+    for (int64_t h = 0; h < forward.kv_heads; ++h) {
+      const HeadJob head{&forward,
+                         &sequence,
+                         h,
+                         MakeKeyValues(forward, sequence, h),
+                         nullptr,
+                         sequence.rows * forward.group(),
+                         kMaxBlockRows};
+      jobs_.push_back({head, rows, blocks});
+      rows += head.rows;
+      blocks += head.blocks();
+    }
+  }
+  statistics_.resize(static_cast<size_t>(rows));
+  blocks_ = std::vector<BlockState>(static_cast<size_t>(blocks));
+  if (!WritesInPlace()) dq_ = AlignedBuffer<float>(rows * forward.layout.d);
+}
+
+double BackwardRows::work() const {
+  double work = 0;
+  for (const BackwardJob& job : jobs_) {
+    work += static_cast<double>(job.head.rows * problem_.forward.layout.d) *
+            static_cast<double>(job.head.key_values.length);
+  }
+  return work;
+}
+
+void BackwardRows::ForEachBlock(int threads,
+                                const std::function<void(const BackwardJob& job, int64_t block)>& body) const {
+  struct Task {
+    const BackwardJob* job;
+    int64_t block;
+  };
+  std::vector<Task> tasks;
+  for (const BackwardJob& job : jobs_) {
+    for (int64_t block = 0; block < job.head.blocks(); ++block) tasks.push_back({&job, block});
+  }
+  ParallelFor(
+      static_cast<int64_t>(tasks.size()),
+      [&](int64_t n, int) {
+        const Task& task = tasks[static_cast<size_t>(n)];
+        body(*task.job, task.block);
+      },
+      {}, threads);
+}
+
+void BackwardRows::Begin(int threads) {
+  ForEachBlock(threads, [&](const BackwardJob& job, int64_t block) { PrepareBlock(job, block); });
+  if (problem_.dsink)
+    ParallelFor(
+        problem_.forward.q_heads, [&](int64_t h, int) { SumSink(h); }, {}, threads);
+}
+
+void BackwardRows::Finish(int threads) {
+  if (WritesInPlace()) return;
+  ForEachBlock(threads, [&](const BackwardJob& job, int64_t block) { StoreBlock(job, block); });
+}
+
+void BackwardRows::PrepareBlock(const BackwardJob& job, int64_t block) {
+  const BlockRows rows(job.head, block);
+  BlockState& state = blocks_[static_cast<size_t>(job.first_block + block)];
+  state.first_tile = rows.first_key() / kBackwardKeys;
+  state.last_tile = (rows.last_key() + kBackwardKeys - 1) / kBackwardKeys;
+  state.next_tile = state.first_tile;
+  int64_t r = block * job.head.block_rows;
+  for (const Row& row : rows.rows()) {
+    std::fill_n(DqOf(job, r, row), problem_.forward.layout.d, 0.0f);
+    if (row.query < job.head.sequence->q_length) {
+      statistics_[static_cast<size_t>(job.first_row + r)] = kernels_.statistic(
+          problem_.forward.layout, row, problem_.DoutOf(row), problem_.dout.channel, problem_.DlseOf(row));
+    }
+    ++r;
+  }
+}
+
+void BackwardRows::StoreBlock(const BackwardJob& job, int64_t block) const {
+  const BlockRows rows(job.head, block);
+  int64_t r = block * job.head.block_rows;
+  for (const Row& row : rows.rows()) {
+    kernels_.store(DqOf(job, r, row), 0, 1, problem_.forward.layout.d,
+                   {problem_.DqOf(row), problem_.dq.dtype, 0, problem_.dq.channel});
+    ++r;
+  }
+}
+
+float* BackwardRows::DqOf(const BackwardJob& job, int64_t r, const Row& row) const {
+  if (WritesInPlace()) return reinterpret_cast<float*>(problem_.DqOf(row));
+  return const_cast<float*>(dq_.data()) + (job.first_row + r) * problem_.forward.layout.d;
+}
+
+bool BackwardRows::Sees(const BackwardJob& job, int64_t block, int64_t tile) const {
+  const BlockState& state = blocks_[static_cast<size_t>(job.first_block + block)];
+  return tile >= state.first_tile && tile < state.last_tile;
+}
+
+BackwardRow BackwardRows::MakeBackwardRow(const BackwardJob& job, int64_t r, const Row& row) {
+  const size_t n = static_cast<size_t>(job.first_row + r);
+  return {problem_.DoutOf(row), statistics_[n], DqOf(job, r, row), nullptr,
+          bias_sums_.empty() ? nullptr : &bias_sums_[n]};
+}
+
+void BackwardRows::AddInTurn(const BackwardJob& job, int64_t block, int64_t tile,
+                             const std::function<void()>& add) {
+  std::atomic<int64_t>& next = blocks_[static_cast<size_t>(job.first_block + block)].next_tile;
+  while (next.load(std::memory_order_acquire) != tile) {
+    if (cancelled_) return;
+    std::this_thread::yield();
+  }
+  add();
+  next.store(tile + 1, std::memory_order_release);
+}
+
+void BackwardRows::ForEachRow(int64_t head,
+                              const std::function<void(const Row&, const RowStatistic&, float)>& body) const {
+  const int64_t group = problem_.forward.group();
+  for (const BackwardJob& job : jobs_) {
+    if (job.head.kv_head != head / group) continue;
+    for (int64_t i = 0; i < job.head.sequence->q_length; ++i) {
+      const size_t n = static_cast<size_t>(job.first_row + i * group + head % group);
+      body(MakeRow(problem_.forward, *job.head.sequence, head, i), statistics_[n],
+           bias_sums_.empty() ? 0.0f : bias_sums_[n]);
+    }
+  }
+}
+
+void BackwardRows::SumSink(int64_t head) const {
+  double sum = 0;
+  ForEachRow(head, [&](const Row& row, const RowStatistic& own, float) {
+    if (*row.sink == -HUGE_VALF) return;  // whatever the row is
+    const double weight = std::exp(static_cast<double>(*row.sink) - static_cast<double>(*row.lse));
+    sum -= weight * static_cast<double>(own.delta);
+  });
+  problem_.DsinkOf(head) = static_cast<float>(sum);
+}
+
+}  // namespace qkv

@@ -1,0 +1,103 @@
+// Gradients of attention for one block of rows and one tile of keys at a time: kernels of the backward pass.
+//
+//   S = Q K^T    P = exp(S - lse)    dP = dO V^T    dS = P o (dP - delta)    dV += P^T dO    dK += dS^T Q    dQ
+//   += dS K
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/block.h"
+#include "kernels/pack.h"
+#include "kernels/problem.h"
+#include "runtime/aligned.h"
+#include "runtime/cpu.h"
+
+namespace qkv {
+
+// Keys of a tile: 96 rows of P and dS are 204 KiB, packed K, V, dK and dV at D = 64 another 320 KiB: half of a
+// 1 MiB second level, beside the rows themselves.
+inline constexpr int64_t kBackwardKeys = 256;
+inline constexpr int64_t kBackwardStride = kBackwardKeys + 16;  // of a row of P or dS: off the powers of two
+
+// A row's gradients by its own outputs, and what its weights are recomputed from.
+struct RowStatistic {
+  float base = 0;   // lse, or 0 for a row that sees nothing
+  float delta = 0;  // rowsum(dO o O) - dlse
+};
+
+struct BackwardRow {
+  const void* dout = nullptr;  // (Dv), q's type
+  RowStatistic statistic;
+  float* dq = nullptr;        // (D), contiguous, added to
+  float* dbias = nullptr;     // of key 0, or null; added to
+  float* bias_sum = nullptr;  // the row's sum of dS, or null; added to
+};
+
+struct BackwardBlock {
+  Block block;
+  const BackwardRow* rows = nullptr;  // as many as the block's
+  int64_t dout_channel = 1;
+  int64_t dbias_key = 0;  // stride
+};
+
+// Keys first ... first + count - 1 of a KV head; count may be 0. `held`: as many have gradients, those past the
+// length too.
+struct BackwardTile {
+  const KeyValues* key_values = nullptr;
+  int64_t first = 0, count = 0, held = 0;
+};
+
+// Where a tile's gradients go: rows of any type and stride, key first + n at data + n * row * size.
+struct GradientRows {
+  void* data = nullptr;
+  DType dtype = DType::kF32;
+  int64_t row = 0, channel = 1;
+};
+
+// What a thread works in; sized once for a call.
+class BackwardScratch {
+ public:
+  BackwardScratch(const Layout& layout, const ScoreRules& rules, int64_t panel);
+
+  int64_t d_stride() const { return d_stride_; }    // of rows of D channels
+  int64_t dv_stride() const { return dv_stride_; }  // of rows of Dv channels
+  float* queries() { return queries_.data(); }      // (rows, D), scaled
+  float* douts() { return douts_.data(); }          // (rows, Dv)
+  float* weights() { return weights_.data(); }      // (rows, keys): S, then P; rows kBackwardStride apart
+  float* dscores() { return dscores_.data(); }      // (rows, keys): dP, then dS
+  float* slopes() { return slopes_.data(); }        // (rows, keys): the softcap's derivative; empty without one
+  float* dq() { return dq_.data(); }                // (rows, D)
+  float* bias_sums() { return bias_sums_; }         // (rows)
+  float* keys() { return keys_.data(); }            // packed as keys
+  float* key_rows() { return key_rows_.data(); }    // K packed as values
+  float* values() { return values_.data(); }        // V packed as keys
+  float* dk() { return dk_.data(); }                // (keys, D)
+  float* dv() { return dv_.data(); }                // (keys, Dv)
+
+ private:
+  int64_t d_stride_, dv_stride_;
+  float bias_sums_[kMaxBlockRows];
+  AlignedBuffer<float> queries_, douts_, weights_, dscores_, slopes_, dq_, keys_, key_rows_, values_, dk_, dv_;
+};
+
+struct BackwardKernels {
+  int64_t panel;  // as PackKernels::panel
+  // The statistic of a row whose dlse is given.
+  RowStatistic (*statistic)(const Layout& layout, const Row& row, const void* dout, int64_t dout_channel,
+                            float dlse) noexcept;
+  // Packs the tile and sets its gradients to zero.
+  void (*begin_tile)(const BackwardTile& tile, const Layout& layout, const PackKernels& pack,
+                     BackwardScratch& scratch) noexcept;
+  // Adds the block's part to dK, dV and dbias; leaves its part of dQ, without the scale, and of the sums of dS
+  // in the scratch. Returns whether there is any.
+  bool (*add_block)(const BackwardBlock& block, const BackwardTile& tile, BackwardScratch& scratch) noexcept;
+  // Adds those parts to the rows'.
+  void (*add_rows)(const BackwardBlock& block, BackwardScratch& scratch) noexcept;
+  // Writes `count` rows of `channels` floats, `stride` apart.
+  void (*store)(const float* from, int64_t stride, int64_t count, int64_t channels,
+                const GradientRows& to) noexcept;
+};
+
+BackwardKernels BackwardKernelsFor(Isa isa);
+
+}  // namespace qkv
