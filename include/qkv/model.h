@@ -11,6 +11,7 @@
 
 #include "qkv/capture.h"
 #include "qkv/export.h"
+#include "qkv/layers.h"
 #include "qkv/progress.h"
 #include "qkv/tensor.h"
 #include "qkv/tokenizer.h"
@@ -39,6 +40,17 @@ struct LookRequest {
   Progress progress;
 };
 
+// One attention layer laid open: what comes in for a text, and the parameters that it meets.
+struct OpenLayer {
+  std::string model;                // its name or path; empty: none, random parameters
+  int64_t layer = 0;                // counts from 0
+  std::vector<std::string> tokens;  // labels, one for each row of the input
+  MultiHeadConfig config;
+  MultiHeadParameters parameters;
+  std::vector<float> input;         // (T, d_in), as the projections get it
+  uint64_t seed = 0;                // of random parameters
+};
+
 // Const after loading and usable from many threads at once.
 class QKV_API Model {
  public:
@@ -61,6 +73,10 @@ class QKV_API Model {
   // One sequence's hidden states on their way, (L + 1, T, C): the embeddings, then what each layer makes of them, the
   // last of them as Forward's. Errors as Forward's.
   virtual std::vector<float> Layers(const std::vector<int64_t>& ids, const Progress& progress = {}) const = 0;
+
+  // A layer's input for this text and a copy of its parameters, in float32. Errors as Look's;
+  // kInvalidArgument too for a family whose attention is not that of MultiHeadAttention.
+  virtual OpenLayer Open(const Encoding& text, int64_t layer) const;
 };
 
 struct ModelOptions {

@@ -6,6 +6,8 @@
 #include "qkv/capture.h"
 #include "qkv/encode.h"
 #include "qkv/error.h"
+#include "qkv/explain.h"
+#include "qkv/explanation.h"
 #include "qkv/generate.h"
 #include "qkv/kv_cache.h"
 #include "qkv/layers.h"

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "qkv/capture.h"
+#include "qkv/explanation.h"
 #include "qkv/export.h"
 
 namespace qkv {
@@ -38,5 +39,11 @@ QKV_API std::string WriteFigure(const ModelCapture& capture, const ViewOptions& 
 // One self-contained file: the heat map of every captured head, a layer and head picker, hover.
 // Bounded in size, with a visible notice where something was left out.
 QKV_API std::string Page(const ModelCapture& capture, const ViewOptions& options);
+
+// Each step's formula, shapes, numbers and, worked out, one element of the marked row: for the terminal (uses text,
+// color and width of the options), and as one self-contained HTML page with formulas in MathML. Large tensors are
+// shown in part.
+QKV_API std::string TerminalExplanation(const Explanation& explanation, const TerminalOptions& options);
+QKV_API std::string ExplanationPage(const Explanation& explanation, const std::string& text);
 
 }  // namespace qkv

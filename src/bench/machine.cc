@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <fstream>
 #include <numeric>
 #include <string_view>
@@ -15,6 +14,7 @@
 #include "bench/peak_loops.h"
 #include "runtime/aligned.h"
 #include "runtime/cpu.h"
+#include "runtime/memory.h"
 #include "runtime/threads.h"
 
 namespace qkv::bench {
@@ -48,11 +48,6 @@ int64_t CacheSize() {
 #else
   return 0;
 #endif
-}
-
-int64_t AvailableMemory() {
-  const std::string kib = Field("/proc/meminfo", "MemAvailable");
-  return kib.empty() ? 0 : std::strtoll(kib.c_str(), nullptr, 10) * 1024;
 }
 
 int64_t BeyondCaches() { return std::clamp(4 * CacheSize(), kLeastReadBytes, kMostReadBytes); }

@@ -35,6 +35,7 @@ class BertModel : public Model {
   ModelCapture Look(const Encoding& text, const LookRequest& request,
                     std::vector<float>* hidden) const override;
   std::vector<float> Layers(const std::vector<int64_t>& ids, const Progress& progress) const override;
+  OpenLayer Open(const Encoding& text, int64_t layer) const override;
 
  private:
   // What the layers work on, for one call.
@@ -52,7 +53,8 @@ class BertModel : public Model {
   Buffers MakeBuffers(int64_t rows) const;
   LayerAttention HeadsOf(Buffers& buffers, Shape shape) const;
   void EmbedTokens(const PackedTokens& tokens, const HiddenRows& h) const;
-  void RunLayers(const PackedTokens& tokens, int64_t batch, int64_t length, float* hidden,
+  // The first `count` layers.
+  void RunLayers(const PackedTokens& tokens, int64_t batch, int64_t length, int64_t count, float* hidden,
                  const Progress& progress) const;
 
   ModelInfo info_;
@@ -196,9 +198,9 @@ void BertModel::EmbedTokens(const PackedTokens& tokens, const HiddenRows& h) con
   });
 }
 
-void BertModel::RunLayers(const PackedTokens& tokens, int64_t batch, int64_t length, float* hidden,
+void BertModel::RunLayers(const PackedTokens& tokens, int64_t batch, int64_t length, int64_t count, float* hidden,
                           const Progress& progress) const {
-  const int64_t rows = tokens.rows(), count = info_.layers;
+  const int64_t rows = tokens.rows();
   Buffers buffers = MakeBuffers(rows);
   const HiddenRows h = buffers.Hidden(hidden);
   EmbedTokens(tokens, h);
@@ -225,7 +227,7 @@ std::vector<float> BertModel::Forward(const std::vector<int64_t>& ids, int64_t b
   const std::vector<int64_t> whole(static_cast<size_t>(batch), length);
   const PackedTokens tokens = Pack(ids, batch, lengths == nullptr ? whole : *lengths);
   std::vector<float> h(static_cast<size_t>(batch * length * width));
-  RunLayers(tokens, batch, length, h.data(), progress);
+  RunLayers(tokens, batch, length, info_.layers, h.data(), progress);
   // Where sequences were packed, to their places; from the last one on, so that nothing is overwritten unread.
   for (int64_t b = batch - 1; b > 0 && tokens.rows() < batch * length; --b) {
     const float* packed = h.data() + tokens.offsets[static_cast<size_t>(b)] * width;
@@ -279,6 +281,26 @@ std::vector<float> BertModel::Layers(const std::vector<int64_t>& ids, const Prog
     if (progress && !progress(l + 1, info_.layers)) throw Error(ErrorCode::kCancelled, "cancelled");
   }
   return states;
+}
+
+OpenLayer BertModel::Open(const Encoding& text, int64_t layer) const {
+  const auto length = static_cast<int64_t>(text.ids.size());
+  CheckTokens(text.ids, 1, length);
+  if (layer < 0 || layer >= info_.layers) {
+    throw Error(ErrorCode::kInvalidArgument, "no such layer", "layer", "0 to " + std::to_string(info_.layers - 1),
+                std::to_string(layer));
+  }
+  OpenLayer open;
+  open.model = info_.name;
+  open.layer = layer;
+  open.tokens = text.labels;
+  open.config.d_in = open.config.d_out = info_.width;
+  open.config.num_heads = info_.heads;
+  open.config.qkv_bias = true;
+  open.parameters = ReadAttention(BertTensors(files_), info_.width, layer);
+  open.input.resize(static_cast<size_t>(length * info_.width));
+  RunLayers(Pack(text.ids, 1, {length}), 1, length, layer, open.input.data(), {});
+  return open;
 }
 
 }  // namespace

@@ -71,6 +71,19 @@ LayerNorm BertTensors::Norm(const std::string& name, const BertConfig& config) c
   return LayerNorm(gain.values, shift.values, static_cast<float>(config.layer_norm_eps));
 }
 
+MultiHeadParameters ReadAttention(const BertTensors& tensors, int64_t width, int64_t index) {
+  const std::string attention = LayerName(index) + ".attention.";
+  const auto copy = [](const Floats& floats) {
+    return std::vector<float>(floats.values.begin(), floats.values.end());
+  };
+  const auto weight = [&](const char* name) {
+    return copy(tensors.Matrix(attention + name + ".weight", width, width));
+  };
+  const auto bias = [&](const char* name) { return copy(tensors.Vector(attention + name + ".bias", width)); };
+  return {weight("self.query"), weight("self.key"), weight("self.value"), weight("output.dense"),
+          bias("self.query"),   bias("self.key"),   bias("self.value"),   bias("output.dense")};
+}
+
 BertLayer::BertLayer(const BertTensors& tensors, const BertConfig& config, int64_t index, DType dtype)
     : qkv_(ReadQkv(tensors, LayerName(index) + ".attention.self", config.hidden_size, dtype)),
       output_(ReadLinear(tensors, LayerName(index) + ".attention.output.dense", config.hidden_size,

@@ -10,6 +10,7 @@
 #include "formats/tensor_files.h"
 #include "layers/layer_norm.h"
 #include "layers/linear.h"
+#include "qkv/layers.h"
 
 namespace qkv {
 
@@ -27,6 +28,9 @@ class BertTensors {
   const TensorFiles& files_;
   std::string prefix_;  // "bert." where the file holds a model with a head on top
 };
+
+// A copy of what the attention of layer `index` multiplies by, in float32.
+MultiHeadParameters ReadAttention(const BertTensors& tensors, int64_t width, int64_t index);
 
 // The hidden states (rows, C): sums and norms are float32, and multiplies read what norms rounded beside it.
 struct HiddenRows {

@@ -33,6 +33,7 @@ OWNER = {
     "error": "runtime", "export": "runtime", "progress": "runtime", "tensor": "runtime", "capture": "runtime",
     "attention": "attention", "attention_backward": "attention", "kv_cache": "attention", "rope": "attention", "layers": "layers", "tokenizer": "text",
     "view": "view", "model": "models", "generate": "models", "encode": "models",
+    "explanation": "runtime", "explain": "models",
     "qkv": "cli",  # the header of headers: for users, not for the library
 }
 

@@ -161,7 +161,7 @@ class UsageTest(harness.CommandTest):
     def test_help_has_a_usage_and_an_example(self):
         self.assertIn("qkv COMMAND", self.succeed(self.call("--help")))
         self.assertEqual(self.succeed(self.call("-h")), self.succeed(self.call("--help")))
-        for command in ("look", "models", "inspect", "bench", "completion"):
+        for command in ("look", "explain", "models", "inspect", "bench", "completion"):
             with self.subTest(command=command):
                 text = self.succeed(self.call(command, "--help"))
                 self.assertIn(f"Usage: qkv {command}", text)

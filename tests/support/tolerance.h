@@ -25,6 +25,10 @@ inline constexpr double kSmolLm2Weights = 1e-4;
 // Of sentence embeddings, whose elements are at most 0.2: means of the hidden states above.
 inline constexpr double kSentence = 1e-5;
 
+// A step of an explained layer that gives no weights, relative to the step's largest magnitude: against float64 from the
+// step before, and against transformers after as many layers as the model has.
+inline constexpr double kExplainedStep = 1e-4;
+
 // The same model in bfloat16 beside float32: the cosine of sentence embeddings, and attention weights, absolute. Each
 // of six layers rounds its rows and its parameters to 8 bits; a score of size 10 is then off by up to some 0.05.
 inline constexpr double kBFloat16Cosine = 0.9995;
