@@ -160,7 +160,7 @@ void WritePage(const std::filesystem::path& file, const std::string& page) {
 
 void ExplainText(const ExplainOptions& options) {
   ExplainPlan plan = MakePlan(options);
-  const std::string text = ReadText(options.text, options.file);
+  const std::string text = ReadText(options.text, options.file, "explain");
   OpenLayer layer = Open(options, text, plan);
   if (options.causal) layer.config.causal = Causal::kTopLeft;
   const Explanation explanation = Explain(layer, plan.request);
