@@ -19,8 +19,8 @@ int64_t TokensOf(const Explanation& explanation) { return static_cast<int64_t>(e
 // At most `limit` of [0, size), in order, `kept` among them, with gaps where some are left out.
 std::vector<int64_t> Choose(int64_t size, int64_t limit, int64_t kept) {
   std::vector<int64_t> chosen;
-  const int64_t beginning =
-      size <= limit ? size : std::max<int64_t>(1, kept < limit - 1 ? limit - 1 : limit - 2);
+  const bool keeps_itself = kept < limit - 1 || kept == size - 1;
+  const int64_t beginning = size <= limit ? size : std::max<int64_t>(1, keeps_itself ? limit - 1 : limit - 2);
   for (int64_t i = 0; i < beginning; ++i) chosen.push_back(i);
   for (const int64_t later : {kept, size - 1}) {
     if (later <= chosen.back()) continue;
