@@ -13,13 +13,20 @@ if(QKV_BUILD_CLI)
   find_package(CLI11 2 CONFIG REQUIRED)
 endif()
 if(QKV_BUILD_TESTS)
-  find_package(GTest REQUIRED)
+  if(CMAKE_CROSSCOMPILING)  # the installed library is this machine's; its package holds the sources too
+    add_subdirectory(/usr/src/googletest ${PROJECT_BINARY_DIR}/googletest EXCLUDE_FROM_ALL)
+  else()
+    find_package(GTest REQUIRED)
+  endif()
 endif()
 
 # Highway is used for its headers only: the choice of instructions at run time is runtime/cpu.h's.
 find_path(HWY_INCLUDE_DIR hwy/highway.h REQUIRED)
 add_library(qkv_highway INTERFACE)
 target_include_directories(qkv_highway SYSTEM INTERFACE ${HWY_INCLUDE_DIR})
+if(NOT is_x86_64)  # vectors without a fixed size, as SVE's, cannot be accumulators in an array
+  target_compile_definitions(qkv_highway INTERFACE HWY_COMPILE_ONLY_STATIC)
+endif()
 
 # oneDNN's own CMake package demands OpenCL's development files, which nothing here uses.
 if(QKV_WITH_ONEDNN AND NOT QKV_OPERATOR_ONLY)
