@@ -13,6 +13,7 @@ namespace qkv::cli {
 std::optional<int64_t> ParseWhole(std::string_view text);
 
 int64_t ParseCount(const std::string& option, const std::string& text, int64_t least, int64_t most);
+double ParseReal(const std::string& option, const std::string& text);  // a finite number
 
 void UseThreads(const std::string& text);  // the value of --threads
 double ParseReal(const std::string& option, const std::string& text);  // a finite number

@@ -13,8 +13,8 @@
 namespace qkv::cli {
 namespace {
 
-constexpr std::array kCommands{&kLook,    &kExplain,   &kGenerate, &kEncode,    &kModels,
-                               &kInspect, &kTokenizer, &kBench,    &kCompletion};
+constexpr std::array kCommands{&kLook,   &kExplain, &kGenerate,  &kEncode, &kTrain,
+                               &kModels, &kInspect, &kTokenizer, &kBench,  &kCompletion};
 
 [[noreturn]] void FailUsage(const Command& command, const std::string& what) {
   throw Error(ErrorCode::kInvalidArgument, fmt::format("{} (see qkv {} --help)", what, command.name));

@@ -23,7 +23,8 @@ struct Command {
   Action (*declare)(CLI::App& parser);  // adds its options; the action runs once they have their values
 };
 
-extern const Command kLook, kExplain, kGenerate, kEncode, kModels, kInspect, kTokenizer, kBench, kCompletion;
+extern const Command kLook, kExplain, kGenerate, kEncode, kTrain, kModels, kInspect, kTokenizer, kBench,
+    kCompletion;
 
 std::span<const Command* const> Commands();
 const Command* FindCommand(std::string_view name);  // null where there is none

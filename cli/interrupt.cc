@@ -47,8 +47,10 @@ void InstallInterruptHandler() {
 InterruptGuard::InterruptGuard() { ++g_guards; }
 InterruptGuard::~InterruptGuard() { --g_guards; }
 
+bool Interrupted() { return g_interrupted.load(); }
+
 void ThrowIfInterrupted() {
-  if (g_interrupted.load()) throw Error(ErrorCode::kCancelled, "interrupted");
+  if (Interrupted()) throw Error(ErrorCode::kCancelled, "interrupted");
 }
 
 }  // namespace qkv::cli

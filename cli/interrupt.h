@@ -16,6 +16,7 @@ class InterruptGuard {
   InterruptGuard& operator=(const InterruptGuard&) = delete;
 };
 
+bool Interrupted();         // whether a guard kept a Ctrl-C
 void ThrowIfInterrupted();  // Error{kCancelled}
 
 // True while an unfinished line stands on the terminal, which Ctrl-C must wipe.

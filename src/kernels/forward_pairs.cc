@@ -420,7 +420,8 @@ void Finish(const Block& block, const Sums& total, Scratch& scratch) noexcept {
     else ScaleRow(1.0f / of_weights, out, channels);
     StoreRow(out, layout, static_cast<BFloat16*>(row.out));
     if (layout.row_sums != RowSums::kExact) continue;
-    total.sum[r] = _mm512_reduce_add_ps(_mm512_loadu_ps(out + channels + 16));
+    // The output of a blocked row was never written.
+    total.sum[r] = blocked ? 0.0f : _mm512_reduce_add_ps(_mm512_loadu_ps(out + channels + 16));
     // The base's rounding, common to all terms of the sum, is taken out: one visible key gives its score exactly.
     if (row.lse != nullptr) {
       *row.lse = blocked ? kBlocked : total.max[r] + std::log(total.sum[r] / ExpOfBase(total.max[r]));

@@ -71,12 +71,26 @@ template <class Real> void FromJson(const json& from, const std::string& where, 
   to = from.get<Real>();
 }
 
+nlohmann::ordered_json ToObject(const DecoderConfig& config, const TrainOptions& options) {
+  nlohmann::ordered_json object;
+  ForEachField(config, options, [&](const char* key, const auto& value) { object[key] = ToJson(value); });
+  return object;
+}
+
 }  // namespace
 
 std::string RunJson(const DecoderConfig& config, const TrainOptions& options) {
-  nlohmann::ordered_json object;
-  ForEachField(config, options, [&](const char* key, const auto& value) { object[key] = ToJson(value); });
-  return object.dump(2) + "\n";
+  return ToObject(config, options).dump(2) + "\n";
+}
+
+Difference FirstDifference(const DecoderConfig& first_config, const TrainOptions& first_options,
+                           const DecoderConfig& second_config, const TrainOptions& second_options) {
+  const nlohmann::ordered_json first = ToObject(first_config, first_options);
+  const nlohmann::ordered_json second = ToObject(second_config, second_options);
+  for (const auto& [key, value] : first.items()) {
+    if (second[key] != value) return {key, value.dump(), second[key].dump()};
+  }
+  return {};
 }
 
 void ReadRunJson(const std::string& text, const std::string& where, DecoderConfig& config, TrainOptions& options) {

@@ -14,4 +14,11 @@ std::string RunJson(const DecoderConfig& config, const TrainOptions& options);
 // a value of another kind.
 void ReadRunJson(const std::string& text, const std::string& where, DecoderConfig& config, TrainOptions& options);
 
+// The first key whose values differ, and both of them; empty keys where none does.
+struct Difference {
+  std::string key, first, second;
+};
+Difference FirstDifference(const DecoderConfig& first_config, const TrainOptions& first_options,
+                           const DecoderConfig& second_config, const TrainOptions& second_options);
+
 }  // namespace qkv::train

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "view/color.h"
 #include "view/paper.h"
 
 namespace qkv::view {

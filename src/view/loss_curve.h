@@ -5,8 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "view/pen.h"
-
 namespace qkv::view {
 
 struct Curve {

@@ -1,0 +1,197 @@
+// qkv train: a causal multi-head attention model, learned from texts.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <numbers>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/arguments.h"
+#include "cli/command.h"
+#include "cli/exit_status.h"
+#include "cli/interrupt.h"
+#include "cli/output.h"
+#include "cli/terminal.h"
+#include "cli/train_progress.h"
+#include "qkv/error.h"
+#include "runtime/mapped_file.h"
+#include "text/bpe_trainer.h"
+#include "train/run.h"
+#include "train/run_json.h"
+#include "train/run_log.h"
+#include "view/loss_curve.h"
+
+namespace qkv::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The options as they were given.
+struct TrainCommand {
+  std::vector<std::string> texts;
+  std::optional<std::string> out, config, layers, heads, width, context, batch, accumulate, steps, lr, warmup, dropout,
+      weight_decay, clip, seed, dtype, tokenizer, validation, checkpoint_every, validate_every, keep, threads;
+  bool resume = false;
+};
+
+std::string ReadWhole(const fs::path& path) {
+  const MappedFile file(path);
+  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+}
+
+void SetCount(const char* option, const std::optional<std::string>& text, int64_t least, int64_t& value) {
+  if (text) value = ParseCount(option, *text, least, INT64_MAX);
+}
+void SetReal(const char* option, const std::optional<std::string>& text, double& value) {
+  if (text) value = ParseReal(option, *text);
+}
+
+train::Precision ParsePrecision(const std::string& name) {
+  if (name == "f32") return train::Precision::kFloat32;
+  if (name == "bf16") return train::Precision::kBFloat16;
+  throw Error(ErrorCode::kInvalidArgument, "unknown type", "--dtype", "f32 or bf16", Quote(name));
+}
+
+// A flag wins over --config, that over the run that is resumed, and that over what usually serves.
+void SetSizes(const TrainCommand& command, train::DecoderConfig& config, train::TrainOptions& options) {
+  SetCount("--layers", command.layers, 1, config.layers);
+  SetCount("--heads", command.heads, 1, config.heads);
+  SetCount("--width", command.width, 1, config.width);
+  SetCount("--context", command.context, 1, config.context);
+  SetCount("--batch", command.batch, 1, options.batch);
+  SetCount("--accumulate", command.accumulate, 1, options.accumulate);
+  SetCount("--steps", command.steps, 0, options.steps);
+  SetCount("--warmup", command.warmup, 0, options.warmup_steps);
+  if (command.lr) {
+    options.learning_rate = ParseReal("--lr", *command.lr);
+    options.final_learning_rate = options.learning_rate / 10;
+  }
+  if (command.dropout) config.dropout = static_cast<float>(ParseReal("--dropout", *command.dropout));
+  SetReal("--weight-decay", command.weight_decay, options.weight_decay);
+  SetReal("--clip", command.clip, options.clip);
+  if (command.seed) options.seed = static_cast<uint64_t>(ParseCount("--seed", *command.seed, 0, INT64_MAX));
+  if (command.dtype) options.precision = ParsePrecision(*command.dtype);
+  options.length = config.context;
+  if (!command.warmup) options.warmup_steps = std::min(options.warmup_steps, options.steps / 10);
+}
+
+// The tokenizer's file: --tokenizer's, the resumed run's, or bytes.
+std::string TokenizerJson(const TrainCommand& command, const fs::path& folder) {
+  const fs::path kept = folder / "tokenizer.json";
+  if (!command.tokenizer) {
+    return command.resume && fs::exists(kept) ? ReadWhole(kept) : ToTokenizerJson(ByteVocabulary());
+  }
+  return *command.tokenizer == "bytes" ? ToTokenizerJson(ByteVocabulary()) : ReadWhole(*command.tokenizer);
+}
+
+train::RunOptions MakeOptions(const TrainCommand& command) {
+  if (!command.out) throw Error(ErrorCode::kInvalidArgument, "no folder for the run (see qkv train --help)", "--out");
+  if (command.texts.empty()) throw Error(ErrorCode::kInvalidArgument, "no text to train on (see qkv train --help)");
+  if (command.threads) UseThreads(*command.threads);
+  train::RunOptions options;
+  options.folder = *command.out;
+  options.texts.assign(command.texts.begin(), command.texts.end());
+  options.start = command.resume ? train::Start::kResume : train::Start::kFresh;
+  if (command.resume) train::ReadRunOptions(options.folder, options.decoder, options.train);
+  if (command.config) train::ReadRunJson(ReadWhole(*command.config), *command.config, options.decoder, options.train);
+  SetSizes(command, options.decoder, options.train);
+  options.tokenizer_json = TokenizerJson(command, options.folder);
+  SetReal("--validation", command.validation, options.validation_share);
+  SetCount("--checkpoint-every", command.checkpoint_every, 1, options.checkpoint_every);
+  SetCount("--validate-every", command.validate_every, 1, options.validate_every);
+  SetCount("--keep", command.keep, 1, options.keep);
+  return options;
+}
+
+void DrawLosses(const fs::path& folder) {
+  const train::LossCurves curves = train::ReadLossCurves(folder / "log.jsonl");
+  view::WriteLossPicture({.title = "Training " + folder.filename().string(),
+                          .unit = "loss, nats per token",
+                          .train = {"train", curves.train_steps, curves.train_losses},
+                          .validation = {"validation", curves.validation_steps, curves.validation_losses}},
+                         folder / "loss.png");
+}
+
+std::string Summary(const train::RunResult& result, const fs::path& folder) {
+  std::string text;
+  if (!std::isnan(result.validation_loss) && result.validation_bytes > 0) {
+    const double bits = result.validation_loss / std::numbers::ln2 * static_cast<double>(result.validation_tokens) /
+                        static_cast<double>(result.validation_bytes);
+    text = fmt::format("validation loss {:.4f} nats per token, {:.4f} bits per byte, over {} tokens\n",
+                       result.validation_loss, bits, result.validation_tokens);
+  }
+  return text + fmt::format("the model is in {0}: qkv generate --model {0} \"...\", qkv look --model {0} \"...\"\n",
+                            folder.string());
+}
+
+void Train(const TrainCommand& command) {
+  const train::RunOptions options = MakeOptions(command);
+  const InterruptGuard guard;  // Ctrl-C finishes the step and saves
+  TrainProgress progress(options.train.steps);
+  train::RunEvents events;
+  ProgressLine encoding("encoding the texts");
+  events.encoding = encoding.Callback();
+  events.started = [&](int64_t step) { progress.Started(step); };
+  events.stepped = [&](const train::StepReport& report) { progress.Stepped(report); };
+  events.validated = [&](int64_t step, double loss) { progress.Validated(step, loss); };
+  events.saved = [&](int64_t) { DrawLosses(options.folder); };
+  events.wants_stop = [] { return Interrupted(); };
+  const train::RunResult result = train::Run(options, events);
+  if (result.stopped) {
+    PrintNote(fmt::format("saved after step {}; --resume goes on", result.steps));
+    ThrowIfInterrupted();
+  }
+  PrintText(Summary(result, options.folder));
+}
+
+Action Declare(CLI::App& parser) {
+  const auto command = std::make_shared<TrainCommand>();
+  const auto add = [&](const char* name, auto& value, const char* type, const char* help) {
+    return parser.add_option(name, value, help)->type_name(type);
+  };
+  add("TEXT", command->texts, "", "Texts in UTF-8 to learn from");
+  add("--out", command->out, "DIR", "The run's folder: checkpoints, log, loss curve and, in the end, the model");
+  parser.add_flag("--resume", command->resume, "Go on with the run in --out, or begin where there is none")
+      ->disable_flag_override();
+  add("--config", command->config, "FILE", "Sizes and options as JSON, as run.json holds them; a flag wins over it");
+  add("--tokenizer", command->tokenizer, "bytes|FILE", "A tokenizer.json (qkv tokenizer train), or bytes [bytes]");
+  add("--layers", command->layers, "N", "Layers [6]");
+  add("--heads", command->heads, "N", "Heads of a layer [6]");
+  add("--width", command->width, "N", "The model's width, a multiple of the heads [384]");
+  add("--context", command->context, "N", "Tokens that the model sees at once [256]");
+  add("--batch", command->batch, "N", "Sequences of a batch [8]");
+  add("--accumulate", command->accumulate, "N", "Batches of a step [1]");
+  add("--steps", command->steps, "N", "Steps of the whole run [1000]");
+  add("--lr", command->lr, "RATE", "The highest learning rate; the last is a tenth of it [0.001]");
+  add("--warmup", command->warmup, "N", "Steps until the highest rate [100, at most a tenth of the steps]");
+  add("--dropout", command->dropout, "P", "Dropout, in [0, 1) [0]");
+  add("--weight-decay", command->weight_decay, "D", "Of matrices [0.1]");
+  add("--clip", command->clip, "NORM", "The gradient's largest norm; 0: none [1]");
+  add("--seed", command->seed, "N", "Of parameters, order and dropout [0]");
+  add("--dtype", command->dtype, "f32|bf16", "What products are computed in [f32]");
+  add("--validation", command->validation, "SHARE", "Of each text, at its end, held out [0.05]");
+  add("--validate-every", command->validate_every, "N", "Steps between validations [100]");
+  add("--checkpoint-every", command->checkpoint_every, "N", "Steps between checkpoints [100]");
+  add("--keep", command->keep, "N", "Checkpoints that are kept [3]");
+  add("--threads", command->threads, "N", "Threads to use [QKV_NUM_THREADS, else all processors]");
+  return [command] { Train(*command); };
+}
+
+}  // namespace
+
+const Command kTrain{"train", "Train a causal attention model on texts",
+                     "Ctrl-C finishes the step and saves; --resume goes on, with the same bits as an unbroken run.\n\n"
+                     "Examples:\n"
+                     "  qkv train book.txt --out run --layers 4 --heads 4 --width 256 --steps 3000\n"
+                     "  qkv train book.txt --out run --resume\n"
+                     "  qkv tokenizer train book.txt --vocab 4096 --out tokenizer.json\n"
+                     "  qkv train book.txt --out run --tokenizer tokenizer.json --dtype bf16",
+                     Declare};
+
+}  // namespace qkv::cli

@@ -1,0 +1,236 @@
+#include "train/run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "qkv/error.h"
+#include "runtime/mapped_file.h"
+#include "runtime/write_file.h"
+#include "text/tokenizer_json.h"
+#include "train/checkpoint.h"
+#include "train/export.h"
+#include "train/run_json.h"
+#include "train/run_log.h"
+#include "train/shards.h"
+#include "train/windows.h"
+
+namespace qkv::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Paths {
+  fs::path folder;
+  fs::path run() const { return folder / "run.json"; }
+  fs::path tokenizer() const { return folder / "tokenizer.json"; }
+  fs::path log() const { return folder / "log.jsonl"; }
+  fs::path tokens() const { return folder / "tokens"; }
+  fs::path train() const { return tokens() / "train.safetensors"; }
+  fs::path validation() const { return tokens() / "validation.safetensors"; }
+  fs::path checkpoints() const { return folder / "checkpoints"; }
+};
+
+void MakeFolder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) throw Error(ErrorCode::kIo, "cannot write: " + error.message(), folder.string());
+}
+
+std::string ReadWhole(const fs::path& path) {
+  const MappedFile file(path);
+  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+}
+
+void CheckRange(const char* option, int64_t value, int64_t least) {
+  if (value >= least) return;
+  throw Error(ErrorCode::kInvalidArgument, "out of range", option, fmt::format("at least {}", least),
+              std::to_string(value));
+}
+
+void Check(const RunOptions& options) {
+  CheckOptions(options.train);
+  if (!(options.validation_share >= 0 && options.validation_share < 1)) {
+    throw Error(ErrorCode::kInvalidArgument, "out of range", "validation_share", "from 0 to below 1",
+                fmt::format("{}", options.validation_share));
+  }
+  CheckRange("checkpoint_every", options.checkpoint_every, 1);
+  CheckRange("keep", options.keep, 1);
+  CheckRange("validate_every", options.validate_every, 1);
+  CheckRange("most_validation_tokens", options.most_validation_tokens, 1);
+}
+
+// What may differ when a run goes on: how long it is.
+void CheckSameRun(const CheckpointInfo& saved, const DecoderConfig& config, TrainOptions options) {
+  options.steps = saved.options.steps;
+  const Difference difference = FirstDifference(saved.config, saved.options, config, options);
+  if (difference.key.empty()) return;
+  throw Error(ErrorCode::kInvalidArgument, "contradicts the run that is resumed", difference.key, difference.first,
+              difference.second);
+}
+
+// The folder made ready: tokenizer, options and tokens are there and agree with the options.
+class Workspace {
+ public:
+  Workspace(const RunOptions& options, const Progress& progress)
+      : paths_{options.folder}, tokenizer_(TokenizerFromJson(options.tokenizer_json, "tokenizer")) {
+    const std::string source = SourceOf(options.texts, options.tokenizer_json, options.validation_share);
+    MakeFolder(paths_.tokens());
+    if (!fs::exists(paths_.train()) || TokenShard(paths_.train()).source() != source) {
+      WriteShards(options.texts, *tokenizer_, options.validation_share, source, paths_.train(), paths_.validation(),
+                  progress);
+    }
+    WriteWholeFile(paths_.tokenizer(), options.tokenizer_json);
+    train_.emplace(paths_.train());
+    validation_.emplace(paths_.validation());
+  }
+
+  const Paths& paths() const { return paths_; }
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  std::span<const int32_t> train() const { return train_->tokens(); }
+  std::span<const int32_t> validation() const { return validation_->tokens(); }
+
+ private:
+  Paths paths_;
+  std::unique_ptr<const Tokenizer> tokenizer_;
+  std::optional<TokenShard> train_, validation_;
+};
+
+// Texts that differ from those of the run would give other batches: told before anything is written.
+void CheckSameSource(const RunOptions& options, const Paths& paths) {
+  if (!fs::exists(paths.train())) return;
+  const std::string source = SourceOf(options.texts, options.tokenizer_json, options.validation_share);
+  const TokenShard shard(paths.train());
+  if (shard.source() == source) return;
+  throw Error(ErrorCode::kInvalidArgument, "other texts or another tokenizer than the run's", "--resume", shard.source(),
+              source);
+}
+
+struct Beginning {
+  TrainState state;
+  int64_t log_bytes = 0;
+};
+
+Beginning Begin(const RunOptions& options, const DecoderConfig& config) {
+  const Paths paths{options.folder};
+  const Checkpoints checkpoints(paths.checkpoints());
+  const bool holds_run = fs::exists(paths.run()) || !checkpoints.Steps().empty();
+  if (options.start == Start::kFresh && holds_run) {
+    throw Error(ErrorCode::kInvalidArgument, "the folder holds a run: --resume goes on with it", options.folder.string());
+  }
+  if (checkpoints.Steps().empty()) return {InitialState(config, options.train.seed), 0};
+  LoadedCheckpoint loaded = checkpoints.ReadLast();
+  CheckSameRun(loaded.info, config, options.train);
+  CheckSameSource(options, paths);
+  checkpoints.RemoveUnfinished();
+  return {std::move(loaded.state), loaded.info.log_bytes};
+}
+
+class Loop {
+ public:
+  Loop(const RunOptions& options, const DecoderConfig& config, Workspace& workspace, Beginning beginning,
+       const RunEvents& events)
+      : options_(options), events_(events), workspace_(workspace), checkpoints_(workspace.paths().checkpoints()),
+        batches_(workspace.train(), options.train.length, options.train.seed),
+        log_(workspace.paths().log(), beginning.log_bytes),
+        trainer_(config, options.train, std::move(beginning.state)) {
+    if (options.validation_share > 0) held_out_.emplace(workspace.validation(), options.train.length);
+  }
+
+  RunResult Run() {
+    saved_step_ = step() > 0 ? step() : -1;
+    if (events_.started) events_.started(step());
+    bool stop = false;
+    while (step() < options_.train.steps && !stop) {
+      const StepReport report = trainer_.Step(batches_);
+      log_.Add(report);
+      if (events_.stepped) events_.stepped(report);
+      stop = events_.wants_stop && events_.wants_stop();
+      if (step() % options_.validate_every == 0 && !stop) Validate(options_.most_validation_tokens);
+      if (step() % options_.checkpoint_every == 0) Save();
+    }
+    RunResult result;
+    result.steps = step();
+    result.stopped = step() < options_.train.steps;
+    if (!result.stopped) Validate(std::numeric_limits<int64_t>::max());
+    Save();
+    result.validation_loss = validation_loss_;
+    result.validation_tokens = validation_tokens_;
+    result.validation_bytes = ValidationBytes();
+    return result;
+  }
+
+ private:
+  int64_t step() const { return trainer_.state().step; }
+
+  void Validate(int64_t most_tokens) {
+    if (!held_out_) return;
+    const int64_t of_a_batch = options_.train.batch * options_.train.length;
+    const int64_t all = std::max<int64_t>(held_out_->windows() / options_.train.batch, 1);
+    const int64_t batches = std::clamp<int64_t>(most_tokens / of_a_batch, 1, all);
+    validation_loss_ = trainer_.Evaluate(*held_out_, batches);
+    validation_tokens_ = batches * of_a_batch;
+    log_.AddValidation(step(), validation_loss_);
+    if (events_.validated) events_.validated(step(), validation_loss_);
+  }
+
+  // Bytes of the text that the last validation predicted.
+  int64_t ValidationBytes() const {
+    if (!held_out_) return 0;
+    const auto tokens = workspace_.validation();
+    const size_t last = std::min(tokens.size(), static_cast<size_t>(validation_tokens_) + 1);
+    const std::vector<int64_t> ids(tokens.begin() + 1, tokens.begin() + static_cast<int64_t>(last));
+    return static_cast<int64_t>(workspace_.tokenizer().Decode(ids).size());
+  }
+
+  void Save() {
+    if (step() == saved_step_) return;
+    checkpoints_.Write(trainer_.state(), {trainer_.config(), options_.train, log_.Sync()}, options_.keep);
+    const AlignedBuffer<float>& parameters = trainer_.state().parameters;
+    WriteWholeFile(options_.folder / "config.json", ConfigJson(trainer_.config(), Precision::kFloat32));
+    WriteDecoder(options_.folder, trainer_.config(), {parameters.data(), static_cast<size_t>(parameters.size())},
+                 Precision::kFloat32);
+    saved_step_ = step();
+    if (events_.saved) events_.saved(step());
+  }
+
+  const RunOptions& options_;
+  const RunEvents& events_;
+  const Workspace& workspace_;
+  Checkpoints checkpoints_;
+  ShuffledWindows batches_;
+  std::optional<SequentialWindows> held_out_;
+  RunLog log_;
+  Trainer trainer_;
+  int64_t saved_step_ = -1, validation_tokens_ = 0;
+  double validation_loss_ = std::numeric_limits<double>::quiet_NaN();
+};
+
+}  // namespace
+
+bool ReadRunOptions(const fs::path& folder, DecoderConfig& config, TrainOptions& options) {
+  const fs::path file = Paths{folder}.run();
+  if (!fs::exists(file)) return false;
+  ReadRunJson(ReadWhole(file), file.string(), config, options);
+  return true;
+}
+
+RunResult Run(const RunOptions& options, const RunEvents& events) {
+  Check(options);
+  DecoderConfig config = options.decoder;
+  config.vocab = TokenizerFromJson(options.tokenizer_json, "tokenizer")->vocab_size();
+  CheckConfig(config);
+  MakeFolder(options.folder);
+  Beginning beginning = Begin(options, config);
+  Workspace workspace(options, events.encoding);
+  WriteWholeFile(Paths{options.folder}.run(), RunJson(config, options.train));
+  return Loop(options, config, workspace, std::move(beginning), events).Run();
+}
+
+}  // namespace qkv::train
