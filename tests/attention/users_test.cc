@@ -1,6 +1,7 @@
 // What users of attention libraries reported, each kind of fault as a test with its right value, on every
 // instruction set and, where it matters, in every type.
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <cmath>
@@ -96,6 +97,39 @@ TEST(Users, AskingForWeightsChangesNothingThoughAHeadIsBlocked) {
     for (size_t i = 10; i < 15; ++i) EXPECT_EQ(capture.entropy[i], 0);
     for (size_t i = 20; i < 30; ++i) EXPECT_EQ(capture.top_keys[i], -1);
     EXPECT_NEAR(std::accumulate(capture.row_values.begin(), capture.row_values.end(), 0.0), 10, 1e-5);
+  });
+}
+
+// Fresh memory holds NaN while one lives.
+struct NanInFreshMemory {
+  NanInFreshMemory() { mallopt(M_PERTURB, 0x100); }  // fills with the complement of the low byte
+  ~NanInFreshMemory() { mallopt(M_PERTURB, 0); }
+};
+
+template <class T>
+void ExpectNoWeightsInBlockedRow() {
+  for (int64_t tk : {1, 40, 1500}) {
+    const auto q = Array<T>::Random({1, 1, 3, 8}, 1), k = Array<T>::Random({1, 1, tk, 8}, 2),
+               v = Array<T>::Random({1, 1, tk, 8}, 3);
+    const Mask mask({3, 1}, {1, 0, 1});
+    AttentionOptions options;
+    options.mask = mask.in();
+    Array<T> out({1, 1, 3, 8}, 7.0f);
+    CaptureRequest request;
+    request.rows = std::vector<int64_t>{0, 1};
+    request.entropy = true;
+    const NanInFreshMemory guard;
+    const Capture capture = AttentionWithCapture(q.in(), k.in(), v.in(), options, request, out.out());
+    for (int64_t j = 0; j < tk; ++j) ASSERT_EQ(capture.row_values[static_cast<size_t>(tk + j)], 0) << tk;
+    EXPECT_EQ(capture.entropy[1], 0);
+  }
+}
+
+TEST(Users, ABlockedRowHasNoWeightsWhateverTheMemoryHeld) {
+  OnEveryIsa([&](Isa) {
+    ExpectNoWeightsInBlockedRow<float>();
+    ExpectNoWeightsInBlockedRow<BFloat16>();
+    ExpectNoWeightsInBlockedRow<Float16>();
   });
 }
 
