@@ -205,7 +205,7 @@ class InterruptTest(harness.CommandTest):
 
     @unittest.skipIf(harness.SANITIZED, "sanitizers reserve more address space than any limit allows")
     def test_too_little_memory(self):
-        limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (700 << 20, 700 << 20))
+        limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (250 << 20, 250 << 20))
         answer = self.call("look", "--model", self.long_model, "--file", self.long_text, "--threads", "1",
                            preexec_fn=limit)
         self.fail_with(answer, 4, r"memory")

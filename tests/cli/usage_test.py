@@ -100,7 +100,7 @@ WRONG_LOOKS = [
     ([TEXT, "--json=yes"], 2, r"--json: takes no value"),
     ([TEXT, "--truncate=1"], 2, r"--truncate: takes no value"),
     ([TEXT, "--skip-first", "--json"], 2, r"--skip-first: changes the pictures"),
-    ([TEXT, "--dtype", "f8"], 2, r'unknown option "--dtype"'),
+    ([TEXT, "--dtype", "f8"], 2, r'--dtype: unknown type, expected f32 or bf16, got "f8"'),
 ]
 
 # Whole calls, the command that the line names, the status, and what the line must say.

@@ -68,7 +68,9 @@ TEST_P(DecoderPartsOn, SwiGluIsItsFormula) {
     for (int64_t i = 0; i < 3 * width; ++i) {
       const double gate = x[i / width * 2 * width + i % width], up = x[i / width * 2 * width + width + i % width];
       const double expected = gate / (1 + std::exp(-gate)) * up;
-      ASSERT_NEAR(out[i], expected, 4e-7 * std::abs(expected) + 1e-30) << gate;
+      // The exponential's argument is rounded, which counts with the gate's size; then four roundings.
+      const double bound = (4 + std::abs(gate)) * 6e-8 + 2e-7;
+      ASSERT_NEAR(out[i], expected, bound * std::abs(expected) + 1e-30) << gate;
     }
   }
 }
