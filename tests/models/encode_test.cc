@@ -33,7 +33,9 @@ TEST(EncodeSentences, IsSentenceTransformers) {
 TEST(EncodeSentences, RefusesCausalModelsAndNoTokens) {
   const auto causal = LoadModel(test::TinyFolder("causal/llama"));
   EXPECT_THROW(EncodeSentences(*causal, {"a road"}), Error);
-  EXPECT_THROW(EncodeSentences(MiniLm(), {"a road"}, {.max_tokens = 0}), Error);
+  SentenceOptions options;
+  options.max_tokens = 0;
+  EXPECT_THROW(EncodeSentences(MiniLm(), {"a road"}, options), Error);
   EXPECT_TRUE(EncodeSentences(MiniLm(), {}).empty());
 }
 
