@@ -131,9 +131,10 @@ def options(*, causal: Any, window: Any, scale: Any, softcap: Any, mask: Any, bi
     }
 
 
-def inputs(q: Any, k: Any, v: Any, packed: bool) -> tuple[list[Description], tuple[list[int], list[int]]]:
+def inputs(q: Any, k: Any, v: Any, packed: bool) -> tuple[tuple[Description, Description, Description],
+                                                            tuple[list[int], list[int]]]:
     """q, k and v as the extension takes them, and the sizes that `options` wants."""
-    arrays = [describe("q", q), describe("k", k), describe("v", v)]
+    arrays = describe("q", q), describe("k", k), describe("v", v)
     for name, (_, _, shape, _) in zip("qkv", arrays):
         if len(shape) != (3 if packed else 4):
             expected = "(total, heads, D), as cu_q and cu_kv are given" if packed else "(B, H, T, D)"
