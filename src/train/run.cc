@@ -78,9 +78,9 @@ void CheckSameRun(const CheckpointInfo& saved, const DecoderConfig& config, Trai
 // The folder made ready: tokenizer, options and tokens are there and agree with the options.
 class Workspace {
  public:
-  Workspace(const RunOptions& options, const Progress& progress)
-      : paths_{options.folder}, tokenizer_(TokenizerFromJson(options.tokenizer_json, "tokenizer")) {
-    const std::string source = SourceOf(options.texts, options.tokenizer_json, options.validation_share);
+  Workspace(const RunOptions& options, std::unique_ptr<const Tokenizer> tokenizer, const std::string& source,
+            const Progress& progress)
+      : paths_{options.folder}, tokenizer_(std::move(tokenizer)) {
     MakeFolder(paths_.tokens());
     if (!fs::exists(paths_.train()) || TokenShard(paths_.train()).source() != source) {
       WriteShards(options.texts, *tokenizer_, options.validation_share, source, paths_.train(), paths_.validation(),
@@ -103,9 +103,8 @@ class Workspace {
 };
 
 // Texts that differ from those of the run would give other batches: told before anything is written.
-void CheckSameSource(const RunOptions& options, const Paths& paths) {
+void CheckSameSource(const std::string& source, const Paths& paths) {
   if (!fs::exists(paths.train())) return;
-  const std::string source = SourceOf(options.texts, options.tokenizer_json, options.validation_share);
   const TokenShard shard(paths.train());
   if (shard.source() == source) return;
   throw Error(ErrorCode::kInvalidArgument, "other texts or another tokenizer than the run's", "--resume", shard.source(),
@@ -117,7 +116,7 @@ struct Beginning {
   int64_t log_bytes = 0;
 };
 
-Beginning Begin(const RunOptions& options, const DecoderConfig& config) {
+Beginning Begin(const RunOptions& options, const DecoderConfig& config, const std::string& source) {
   const Paths paths{options.folder};
   const Checkpoints checkpoints(paths.checkpoints());
   const bool holds_run = fs::exists(paths.run()) || !checkpoints.Steps().empty();
@@ -127,7 +126,7 @@ Beginning Begin(const RunOptions& options, const DecoderConfig& config) {
   if (checkpoints.Steps().empty()) return {InitialState(config, options.train.seed), 0};
   LoadedCheckpoint loaded = checkpoints.ReadLast();
   CheckSameRun(loaded.info, config, options.train);
-  CheckSameSource(options, paths);
+  CheckSameSource(source, paths);
   checkpoints.RemoveUnfinished();
   return {std::move(loaded.state), loaded.info.log_bytes};
 }
@@ -223,12 +222,14 @@ bool ReadRunOptions(const fs::path& folder, DecoderConfig& config, TrainOptions&
 
 RunResult Run(const RunOptions& options, const RunEvents& events) {
   Check(options);
+  std::unique_ptr<const Tokenizer> tokenizer = TokenizerFromJson(options.tokenizer_json, "tokenizer");
   DecoderConfig config = options.decoder;
-  config.vocab = TokenizerFromJson(options.tokenizer_json, "tokenizer")->vocab_size();
+  config.vocab = tokenizer->vocab_size();
   CheckConfig(config);
   MakeFolder(options.folder);
-  Beginning beginning = Begin(options, config);
-  Workspace workspace(options, events.encoding);
+  const std::string source = SourceOf(options.texts, options.tokenizer_json, options.validation_share);
+  Beginning beginning = Begin(options, config, source);
+  Workspace workspace(options, std::move(tokenizer), source, events.encoding);
   WriteWholeFile(Paths{options.folder}.run(), RunJson(config, options.train));
   return Loop(options, config, workspace, std::move(beginning), events).Run();
 }
