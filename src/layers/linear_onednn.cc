@@ -242,7 +242,10 @@ bool OneDnnRuns() {
   return runs;
 }
 
-bool OneDnnRunsBFloat16() { return ChosenIsa() == Isa::kAvx512Bf16 && OneDnnRuns(); }
+bool OneDnnRunsBFloat16() {
+  const Isa isa = ChosenIsa();
+  return (isa == Isa::kAvx512Bf16 || isa == Isa::kAmx) && OneDnnRuns();
+}
 
 std::unique_ptr<const LinearBackend> MakeOneDnnBackend(const LinearParameters& parameters) try {
   return std::make_unique<OneDnnBackend>(parameters);
