@@ -110,6 +110,17 @@ TEST(OneDnn, MultipliesAsTheFormulaSays) {
 #endif
 }
 
+// It is several times as fast as the tiles there, which widen to float32.
+TEST(OneDnn, MultipliesBFloat16WhereThereAreInstructionsForIt) {
+  const Isa chosen = ChosenIsa();
+  for (Isa isa : SupportedIsas()) {
+    ForceIsa(isa);
+    const bool has_instructions = isa == Isa::kAvx512Bf16 || isa == Isa::kAmx;
+    EXPECT_EQ(OneDnnRunsBFloat16(), has_instructions && OneDnnRuns()) << NameOf(isa);
+  }
+  ForceIsa(chosen);
+}
+
 TEST(Tiles, MultiplyAsTheFormulaSaysOnEveryInstructionSet) {
   const Isa chosen = ChosenIsa();
   for (Isa isa : SupportedIsas()) {
