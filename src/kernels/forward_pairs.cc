@@ -85,27 +85,41 @@ struct Items {
 };
 
 // S = Q K^T of an item.
+template <class Products>
 void AddScores(const Block& block, const KeyTile& tile, const Item& item, const Parts& parts, float* scores,
-               PairProductList& products) {
+               Products& products) {
   const int64_t depth = Depth(*block.layout), steps = depth / kPairDepth, group = steps * kPairTile;
   const BFloat16* keys = reinterpret_cast<const BFloat16*>(tile.keys);
   for (int64_t key = item.keys.first; key < item.keys.last; key += 2 * kPairColumns) {
     const BFloat16* b = keys + key / kPairColumns * group;
-    products.Add({parts.queries + item.row * depth, depth, {b, b + group}, scores + key - item.keys.first, kScores,
-                  item.rows, steps, Start::kZero});
+    AddProduct(products, {parts.queries + item.row * depth,
+                          depth,
+                          {b, b + group},
+                          scores + key - item.keys.first,
+                          kScores,
+                          item.rows,
+                          steps,
+                          Start::kZero});
   }
 }
 
 // O += P V of an item.
+template <class Products>
 void AddValues(const Block& block, const KeyTile& tile, const Item& item, const BFloat16* weights, float* out,
-               PairProductList& products) {
+               Products& products) {
   constexpr int64_t kGroup = kKeyTile / kPairDepth * kPairTile;  // from 16 channels to the next
   const int64_t stride = OutStride(*block.layout), steps = (item.keys.last - item.keys.first) / kPairDepth;
   const BFloat16* values = reinterpret_cast<const BFloat16*>(tile.values) + item.keys.first * kPairColumns;
   for (int64_t c = 0; c < block.layout->dv; c += 2 * kPairColumns) {
     const BFloat16* b = values + c / kPairColumns * kGroup;
-    products.Add({weights, kWeights, {b, b + kGroup}, out + item.row * stride + c, stride, item.rows, steps,
-                  Start::kAdd});
+    AddProduct(products, {weights,
+                          kWeights,
+                          {b, b + kGroup},
+                          out + item.row * stride + c,
+                          stride,
+                          item.rows,
+                          steps,
+                          Start::kAdd});
   }
 }
 

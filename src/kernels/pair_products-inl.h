@@ -37,6 +37,7 @@ class PairProductList {
     steps_ += product.steps;
   }
   bool done() const { return next_ == count_; }
+  bool full() const { return count_ == kMost; }
   int64_t steps() const { return steps_; }  // of all products that were added
 
  protected:
@@ -45,6 +46,12 @@ class PairProductList {
   PairProduct list_[kMost];
   int64_t count_ = 0, next_ = 0, steps_ = 0;
 };
+
+// Wide heads have more products than a list holds: a full one is worked off first, since none waits for a later one.
+template <class Products> void AddProduct(Products& products, const PairProduct& product) {
+  if (products.full()) products.Finish();
+  products.Add(product);
+}
 
 // AMX. Registers 0-3 hold c, 4 and 5 rows of a, 6 and 7 the columns of b. The instructions stand here as assembly:
 // compilers know them only where the whole function may use AMX.

@@ -410,18 +410,35 @@ TEST(Users, AnyHeadSizeWorks) {
   });
 }
 
-TEST(Users, AHeadAsWideAsAWholeModelWorks) {
-  const auto q = Array<float>::Random({1, 1, 3, 12288}, 1), k = Array<float>::Random({1, 1, 5, 12288}, 2);
-  const Answer<float> answer = Attend(q, k, k);
-  for (int64_t i = 0; i < 3; ++i) {
-    double sum = 0, scores[5];
-    for (int64_t j = 0; j < 5; ++j) {
-      scores[j] = 0;
-      for (int64_t c = 0; c < 12288; ++c) scores[j] += static_cast<double>(q[i * 12288 + c]) * k[j * 12288 + c];
-      sum += scores[j] = std::exp(scores[j] / std::sqrt(12288.0));
+template <class T> void ExpectAWideHeadWorks(double tolerance) {
+  constexpr int64_t kQueries = 3, kKeys = 300, kWide = 12288;
+  const auto q = Array<T>::Random({1, 1, kQueries, kWide}, 1), k = Array<T>::Random({1, 1, kKeys, kWide}, 2);
+  const auto number = [](T x) -> double {
+    if constexpr (std::is_same_v<T, float>) return x;
+    else return ToFloat(x);
+  };
+  const Answer<T> answer = Attend(q, k, k);
+  for (int64_t i = 0; i < kQueries; ++i) {
+    double sum = 0, weights[kKeys];
+    for (int64_t j = 0; j < kKeys; ++j) {
+      double score = 0;
+      for (int64_t c = 0; c < kWide; ++c) score += number(q[i * kWide + c]) * number(k[j * kWide + c]);
+      sum += weights[j] = std::exp(score / std::sqrt(kWide));
     }
     EXPECT_NEAR(answer.lse[i], std::log(sum), 1e-5);
+    for (int64_t c = 0; c < kWide; c += 97) {
+      double out = 0;
+      for (int64_t j = 0; j < kKeys; ++j) out += weights[j] / sum * number(k[j * kWide + c]);
+      ASSERT_NEAR(number(answer.out[i * kWide + c]), out, tolerance) << i << " " << c;
+    }
   }
+}
+
+TEST(Users, AHeadAsWideAsAWholeModelWorks) {
+  OnEveryIsa([&](Isa) {
+    ExpectAWideHeadWorks<float>(1e-5);
+    ExpectAWideHeadWorks<BFloat16>(0.01);
+  });
 }
 
 TEST(Users, ABatchOfDifferentPastsIsItsSequencesAlone) {
