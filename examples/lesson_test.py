@@ -1,6 +1,6 @@
 """A lesson shows its program's own output, source and picture, in both languages.
 
-usage: lesson_test.py PROJECT LESSON PROGRAM PICTURE_PROGRAM
+usage: lesson_test.py PROJECT LESSON PROGRAM PICTURE_PROGRAM [ARGUMENT]...    arguments are the program's
 A lesson shows the output in pieces: its text blocks, joined by empty lines, are the whole of it. Its C++ blocks stand
 in the example's files as they are.
 """
@@ -39,7 +39,7 @@ class Lesson(unittest.TestCase):
             self.assertLessEqual(abs(units(mine) - units(theirs)), 1, f"{mine} in the lesson, {theirs} computed")
 
     def test_the_output_is_the_programs(self):
-        output = subprocess.run([PROGRAM], check=True, capture_output=True, text=True).stdout.rstrip("\n")
+        output = subprocess.run([PROGRAM, *sys.argv[5:]], check=True, capture_output=True, text=True).stdout.rstrip("\n")
         for page in PAGES:
             with self.subTest(page=page.name):
                 self.assert_same_output("\n\n".join(shown(page, "text")), output)

@@ -7,6 +7,7 @@
 #include "qkv/explain.h"
 #include "runtime/memory.h"
 #include "runtime/random.h"
+#include "runtime/threads.h"
 #include "text/bert_text.h"
 #include "text/utf8.h"
 
@@ -16,19 +17,27 @@ namespace {
 // Streams of random numbers under one seed.
 enum class Stream : uint32_t { kWords, kQuery, kKey, kValue, kOutput };
 
-// Uniform numbers with mean 0 and the variance given.
+// Uniform numbers with mean 0 and the variance given: four of each block of random bits.
 void Fill(std::vector<float>& values, Stream stream, uint64_t seed, double variance) {
+  constexpr size_t kTaskValues = size_t{1} << 16;
   const PhiloxKey key{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
-  const double half_width = std::sqrt(3 * variance);
-  for (size_t i = 0; i < values.size(); i += 4) {
-    const uint64_t block = i / 4;
-    const PhiloxCounter words = Philox4x32(
-        {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), static_cast<uint32_t>(stream), 0},
-        key);
-    for (size_t lane = 0; lane < std::min<size_t>(4, values.size() - i); ++lane) {
-      values[i + lane] = static_cast<float>(half_width * (words[lane] * 0x1p-31 - 1));
+  const auto half_width = static_cast<float>(std::sqrt(3 * variance));
+  const auto fill = [&](size_t first, size_t end) {
+    for (size_t i = first; i < end; i += 4) {
+      const uint64_t block = i / 4;
+      const PhiloxCounter words = Philox4x32(
+          {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), static_cast<uint32_t>(stream), 0},
+          key);
+      for (size_t lane = 0; lane < std::min<size_t>(4, end - i); ++lane) {
+        values[i + lane] = half_width * (static_cast<float>(words[lane]) * 0x1p-31f - 1);
+      }
     }
-  }
+  };
+  const size_t tasks = (values.size() + kTaskValues - 1) / kTaskValues;
+  ParallelFor(static_cast<int64_t>(tasks), [&](int64_t task, int) {
+    const size_t first = static_cast<size_t>(task) * kTaskValues;
+    fill(first, std::min(values.size(), first + kTaskValues));
+  });
 }
 
 void RequirePositive(int64_t size, const char* name) {
