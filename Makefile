@@ -24,7 +24,7 @@ test: setup build ## set up, build everything, run the tests
 	@scripts/models minilm smollm2
 	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
 
-test-python:      ## set up, build and test the Python package, beside PyTorch too
+test-python: build ## set up, build and test the Python package, beside PyTorch too, and the pages in a browser
 	@scripts/python-test --peers
 
 build: $(BUILD)/build.ninja  ## build everything, without set-up
