@@ -7,13 +7,13 @@
 
 #include <algorithm>
 #include <map>
-#include <memory>
 #include <utility>
 #include <vector>
 
 #include "attention/backward_rows.h"
 #include "attention/bias_gradient.h"
 #include "kernels/backward.h"
+#include "kernels/pairs.h"
 #include "runtime/cpu.h"
 #include "runtime/threads.h"
 
@@ -35,13 +35,12 @@ class Backward {
   Backward(const BackwardProblem& problem, const Progress& progress)
       : problem_(problem),
         progress_(progress),
-        pack_(PackKernelsFor(ChosenIsa())),
-        kernels_(BackwardKernelsFor(ChosenIsa())),
+        kernels_(TakesPairs() ? PairBackwardKernelsFor(ChosenIsa()) : BackwardKernelsFor(ChosenIsa())),
         rows_(problem, kernels_),
         bias_(problem),
         threads_(rows_.work() < kWorkForThreads ? 1 : Threads()) {
     for (int thread = 0; thread < threads_; ++thread) {
-      scratch_.push_back(std::make_unique<BackwardScratch>(layout(), problem.forward.rules, kernels_.panel));
+      scratch_.push_back({layout(), problem.forward.rules, AlignedBuffer<float>(kernels_.scratch_floats(layout()))});
     }
     if (bias_.IsByRows()) rows_.KeepBiasSums();
     GroupJobs();
@@ -57,6 +56,12 @@ class Backward {
 
  private:
   const Layout& layout() const { return problem_.forward.layout; }
+
+  // Whether all operands are bfloat16 and there are kernels for it.
+  bool TakesPairs() const {
+    return HasPairKernels(ChosenIsa()) && layout().q_dtype == DType::kBF16 &&
+           problem_.forward.kv_dtype == DType::kBF16;
+  }
 
   // Jobs that share a bias's gradient go together; others are groups of their own.
   void GroupJobs() {
@@ -88,7 +93,7 @@ class Backward {
     ParallelFor(
         static_cast<int64_t>(tasks.size()),
         [&](int64_t n, int thread) {
-          RunTask(tasks[static_cast<size_t>(n)], *scratch_[static_cast<size_t>(thread)]);
+          RunTask(tasks[static_cast<size_t>(n)], scratch_[static_cast<size_t>(thread)]);
         },
         progress_ ? Progress(report) : Progress(), threads_);
   }
@@ -109,7 +114,7 @@ class Backward {
     if (held <= 0) return;
     const BackwardTile tile{&job.head.key_values, first,
                             std::clamp<int64_t>(job.head.key_values.length - first, 0, kBackwardKeys), held};
-    kernels_.begin_tile(tile, layout(), pack_, scratch);
+    kernels_.begin_tile(tile, kernels_.pack, scratch);
     for (int64_t block = job.head.blocks() - 1; block >= 0 && !rows_.cancelled(); --block) {
       if (rows_.Sees(job, block, index)) RunBlock(job, block, tile, scratch);
     }
@@ -138,18 +143,16 @@ class Backward {
       return GradientRows{tensor.At(sequence.batch, job.head.kv_head, sequence.first_key + tile.first),
                           tensor.dtype, tensor.row, tensor.channel};
     };
-    kernels_.store(scratch.dk(), scratch.d_stride(), tile.held, layout().d, rows(problem_.dk));
-    kernels_.store(scratch.dv(), scratch.dv_stride(), tile.held, layout().dv, rows(problem_.dv));
+    kernels_.store_tile(tile, rows(problem_.dk), rows(problem_.dv), scratch);
   }
 
   const BackwardProblem& problem_;
   const Progress& progress_;
-  PackKernels pack_;
   BackwardKernels kernels_;
   BackwardRows rows_;
   BiasGradient bias_;
   int threads_;
-  std::vector<std::unique_ptr<BackwardScratch>> scratch_;
+  std::vector<BackwardScratch> scratch_;
   std::vector<std::vector<const BackwardJob*>> groups_;
 };
 

@@ -20,7 +20,7 @@ BackwardRows::BackwardRows(const BackwardProblem& problem, const BackwardKernels
                          MakeKeyValues(forward, sequence, h),
                          nullptr,
                          sequence.rows * forward.group(),
-                         kMaxBlockRows};
+                         kernels.block_rows};
       jobs_.push_back({head, rows, blocks});
       rows += head.rows;
       blocks += head.blocks();

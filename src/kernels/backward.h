@@ -23,6 +23,7 @@ inline constexpr int64_t kBackwardStride = kBackwardKeys + 16;  // of a row of P
 struct RowStatistic {
   float base = 0;   // lse, or 0 for a row that sees nothing
   float delta = 0;  // rowsum(dO o O) - dlse
+  float lost = 1;   // what RowExp's weights under the base must be multiplied by to be exp(s - base)
 };
 
 struct BackwardRow {
@@ -55,49 +56,34 @@ struct GradientRows {
 };
 
 // What a thread works in; sized once for a call.
-class BackwardScratch {
- public:
-  BackwardScratch(const Layout& layout, const ScoreRules& rules, int64_t panel);
-
-  int64_t d_stride() const { return d_stride_; }    // of rows of D channels
-  int64_t dv_stride() const { return dv_stride_; }  // of rows of Dv channels
-  float* queries() { return queries_.data(); }      // (rows, D), scaled
-  float* douts() { return douts_.data(); }          // (rows, Dv)
-  float* weights() { return weights_.data(); }      // (rows, keys): S, then P; rows kBackwardStride apart
-  float* dscores() { return dscores_.data(); }      // (rows, keys): dP, then dS
-  float* slopes() { return slopes_.data(); }        // (rows, keys): the softcap's derivative; empty without one
-  float* dq() { return dq_.data(); }                // (rows, D)
-  float* bias_sums() { return bias_sums_; }         // (rows)
-  float* keys() { return keys_.data(); }            // packed as keys
-  float* key_rows() { return key_rows_.data(); }    // K packed as values
-  float* values() { return values_.data(); }        // V packed as keys
-  float* dk() { return dk_.data(); }                // (keys, D)
-  float* dv() { return dv_.data(); }                // (keys, Dv)
-
- private:
-  int64_t d_stride_, dv_stride_;
-  float bias_sums_[kMaxBlockRows];
-  AlignedBuffer<float> queries_, douts_, weights_, dscores_, slopes_, dq_, keys_, key_rows_, values_, dk_, dv_;
+struct BackwardScratch {
+  const Layout& layout;
+  const ScoreRules& rules;
+  AlignedBuffer<float> memory;  // laid out by the kernels
 };
 
 struct BackwardKernels {
-  int64_t panel;  // as PackKernels::panel
+  PackKernels pack;
+  int64_t block_rows;  // of all blocks but a head's last
+  int64_t (*scratch_floats)(const Layout& layout) noexcept;
   // The statistic of a row whose dlse is given.
   RowStatistic (*statistic)(const Layout& layout, const Row& row, const void* dout, int64_t dout_channel,
                             float dlse) noexcept;
   // Packs the tile and sets its gradients to zero.
-  void (*begin_tile)(const BackwardTile& tile, const Layout& layout, const PackKernels& pack,
-                     BackwardScratch& scratch) noexcept;
+  void (*begin_tile)(const BackwardTile& tile, const PackKernels& pack, BackwardScratch& scratch) noexcept;
   // Adds the block's part to dK, dV and dbias; leaves its part of dQ, without the scale, and of the sums of dS
   // in the scratch. Returns whether there is any.
   bool (*add_block)(const BackwardBlock& block, const BackwardTile& tile, BackwardScratch& scratch) noexcept;
   // Adds those parts to the rows'.
   void (*add_rows)(const BackwardBlock& block, BackwardScratch& scratch) noexcept;
+  // Writes the tile's gradients.
+  void (*store_tile)(const BackwardTile& tile, const GradientRows& dk, const GradientRows& dv,
+                     BackwardScratch& scratch) noexcept;
   // Writes `count` rows of `channels` floats, `stride` apart.
   void (*store)(const float* from, int64_t stride, int64_t count, int64_t channels,
                 const GradientRows& to) noexcept;
 };
 
-BackwardKernels BackwardKernelsFor(Isa isa);
+BackwardKernels BackwardKernelsFor(Isa isa);  // in float32, whatever the types
 
 }  // namespace qkv

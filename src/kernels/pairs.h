@@ -15,6 +15,7 @@
 
 #include <cstdint>
 
+#include "kernels/backward.h"
 #include "kernels/block.h"
 #include "kernels/pack.h"
 
@@ -26,9 +27,10 @@ inline constexpr int64_t kPairTile = kPairDepth * kPairColumns;
 inline constexpr int64_t kPairGroupRows = 32;    // rows whose scores are in the cache together
 inline constexpr int64_t kPairChunk = 128;       // keys of a group's scores
 
-// Whether the set has such kernels; the following two may be called only then.
+// Whether the set has such kernels; the following may be called only then.
 bool HasPairKernels(Isa isa);
 PackKernels PairPackKernels();
 ForwardKernels PairForwardKernelsFor(Isa isa);
+BackwardKernels PairBackwardKernelsFor(Isa isa);
 
 }  // namespace qkv
