@@ -1,6 +1,6 @@
 // A task is a tile of keys of a KV head with all rows that see it: dK and dV are its own. dQ is the rows':
-// tiles add to a block of rows in ascending order, each waiting for the one before it. Tasks are handed out in
-// that order and go through the blocks from the last to the first, so that they hardly ever wait, and the order
+// tiles add to a block of rows in ascending order, each waiting for the one before it. Tasks of a head are handed out
+// in that order and go through the blocks from the last to the first, so that they hardly ever wait, and the order
 // of every sum is fixed whatever the threads. Heads that share elements of a bias's gradient are one task, one
 // after the other.
 #include "attention/backward.h"
@@ -74,17 +74,31 @@ class Backward {
     for (auto& [at, jobs] : groups) groups_.push_back(std::move(jobs));
   }
 
-  static int64_t Tiles(const BackwardJob& job) {
-    return (job.head.sequence->keys + kBackwardKeys - 1) / kBackwardKeys;
+  static int64_t Tiles(const std::vector<const BackwardJob*>& jobs) {
+    int64_t keys = 0;
+    for (const BackwardJob* job : jobs) keys = std::max(keys, job->head.sequence->keys);
+    return (keys + kBackwardKeys - 1) / kBackwardKeys;
+  }
+
+  // As many groups as there are threads go side by side, so that threads seldom meet in a group's rows, and one that
+  // goes on finds them in its cache.
+  std::vector<TileTask> MakeTasks() const {
+    std::vector<TileTask> tasks;
+    for (size_t first = 0; first < groups_.size(); first += static_cast<size_t>(threads_)) {
+      const size_t last = std::min(first + static_cast<size_t>(threads_), groups_.size());
+      int64_t tiles = 0;
+      for (size_t group = first; group < last; ++group) tiles = std::max(tiles, Tiles(groups_[group]));
+      for (int64_t tile = 0; tile < tiles; ++tile) {
+        for (size_t group = first; group < last; ++group) {
+          if (tile < Tiles(groups_[group])) tasks.push_back({&groups_[group], tile});
+        }
+      }
+    }
+    return tasks;
   }
 
   void RunTiles() {
-    std::vector<TileTask> tasks;
-    for (const auto& jobs : groups_) {
-      int64_t tiles = 0;
-      for (const BackwardJob* job : jobs) tiles = std::max(tiles, Tiles(*job));
-      for (int64_t tile = 0; tile < tiles; ++tile) tasks.push_back({&jobs, tile});
-    }
+    const std::vector<TileTask> tasks = MakeTasks();
     const auto report = [&](int64_t done, int64_t total) {
       const bool goes_on = progress_(done, total);
       if (!goes_on) rows_.Cancel();  // nobody waits for tasks that no longer begin

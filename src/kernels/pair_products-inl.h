@@ -32,8 +32,14 @@ struct PairProduct {
 
 class PairProductList {
  public:
-  void Add(const PairProduct& product) {
-    list_[count_++] = product;
+  // Member by member: a copy would read the product in vectors just after it was written in words, and wait until all
+  // stores before it, results of the tiles among them, have reached the cache.
+  HWY_INLINE void Add(const PairProduct& product) {
+    PairProduct& to = list_[count_++];
+    to.a = product.a, to.a_stride = product.a_stride;
+    to.b[0] = product.b[0], to.b[1] = product.b[1];
+    to.c = product.c, to.c_stride = product.c_stride;
+    to.rows = product.rows, to.steps = product.steps, to.start = product.start;
     steps_ += product.steps;
   }
   bool done() const { return next_ == count_; }
