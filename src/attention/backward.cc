@@ -47,7 +47,7 @@ class Backward {
   }
 
   void Run() {
-    rows_.Begin(threads_);
+    rows_.Begin(threads_, [&](const Row& row) { return bias_.RowOf(row); });
     RunTiles();
     rows_.Finish(threads_);
     if (bias_.IsByTiles()) bias_.StoreTiles();
@@ -136,15 +136,7 @@ class Backward {
   }
 
   void RunBlock(const BackwardJob& job, int64_t block, const BackwardTile& tile, BackwardScratch& scratch) {
-    const BlockRows rows(job.head, block);
-    std::vector<BackwardRow> backward_rows;
-    backward_rows.reserve(rows.rows().size());
-    for (const Row& row : rows.rows()) {
-      const int64_t r = block * job.head.block_rows + static_cast<int64_t>(backward_rows.size());
-      backward_rows.push_back(rows_.MakeBackwardRow(job, r, row));
-      backward_rows.back().dbias = bias_.RowOf(row);
-    }
-    const BackwardBlock own{rows.block(), backward_rows.data(), problem_.dout.channel, bias_.key_stride()};
+    const BackwardBlock own = rows_.BlockOf(job, block, bias_.key_stride());
     const bool adds = kernels_.add_block(own, tile, scratch);
     rows_.AddInTurn(job, block, tile.first / kBackwardKeys, [&] {
       if (adds) kernels_.add_rows(own, scratch);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <thread>
 
+#include "kernels/phase.h"
 #include "runtime/threads.h"
 
 namespace qkv {
@@ -26,7 +27,8 @@ BackwardRows::BackwardRows(const BackwardProblem& problem, const BackwardKernels
       blocks += head.blocks();
     }
   }
-  statistics_.resize(static_cast<size_t>(rows));
+  rows_.resize(static_cast<size_t>(rows));
+  backward_rows_.resize(static_cast<size_t>(rows));
   blocks_ = std::vector<BlockState>(static_cast<size_t>(blocks));
   if (!WritesInPlace()) dq_ = AlignedBuffer<float>(rows * forward.layout.d);
 }
@@ -59,8 +61,8 @@ void BackwardRows::ForEachBlock(int threads,
       {}, threads);
 }
 
-void BackwardRows::Begin(int threads) {
-  ForEachBlock(threads, [&](const BackwardJob& job, int64_t block) { PrepareBlock(job, block); });
+void BackwardRows::Begin(int threads, const std::function<float*(const Row&)>& dbias_of) {
+  ForEachBlock(threads, [&](const BackwardJob& job, int64_t block) { PrepareBlock(job, block, dbias_of); });
   if (problem_.dsink)
     ParallelFor(
         problem_.forward.q_heads, [&](int64_t h, int) { SumSink(h); }, {}, threads);
@@ -71,7 +73,9 @@ void BackwardRows::Finish(int threads) {
   ForEachBlock(threads, [&](const BackwardJob& job, int64_t block) { StoreBlock(job, block); });
 }
 
-void BackwardRows::PrepareBlock(const BackwardJob& job, int64_t block) {
+void BackwardRows::PrepareBlock(const BackwardJob& job, int64_t block,
+                                const std::function<float*(const Row&)>& dbias_of) {
+  const PhaseTimer timer(Phase::kRows);
   const BlockRows rows(job.head, block);
   BlockState& state = blocks_[static_cast<size_t>(job.first_block + block)];
   state.first_tile = rows.first_key() / kBackwardKeys;
@@ -79,28 +83,32 @@ void BackwardRows::PrepareBlock(const BackwardJob& job, int64_t block) {
   state.next_tile = state.first_tile;
   int64_t r = block * job.head.block_rows;
   for (const Row& row : rows.rows()) {
-    std::fill_n(DqOf(job, r, row), problem_.forward.layout.d, 0.0f);
+    const size_t n = static_cast<size_t>(job.first_row + r);
+    RowStatistic statistic;
     if (row.query < job.head.sequence->q_length) {
-      statistics_[static_cast<size_t>(job.first_row + r)] = kernels_.statistic(
-          problem_.forward.layout, row, problem_.DoutOf(row), problem_.dout.channel, problem_.DlseOf(row));
+      statistic = kernels_.statistic(problem_.forward.layout, row, problem_.DoutOf(row), problem_.dout.channel,
+                                     problem_.DlseOf(row));
     }
+    rows_[n] = row;
+    backward_rows_[n] = {problem_.DoutOf(row), statistic, DqOf(job, r, row), dbias_of(row),
+                         bias_sums_.empty() ? nullptr : &bias_sums_[n]};
+    std::fill_n(backward_rows_[n].dq, problem_.forward.layout.d, 0.0f);
     ++r;
   }
 }
 
 void BackwardRows::StoreBlock(const BackwardJob& job, int64_t block) const {
-  const BlockRows rows(job.head, block);
-  int64_t r = block * job.head.block_rows;
-  for (const Row& row : rows.rows()) {
-    kernels_.store(DqOf(job, r, row), 0, 1, problem_.forward.layout.d,
-                   {problem_.DqOf(row), problem_.dq.dtype, 0, problem_.dq.channel});
-    ++r;
+  const PhaseTimer timer(Phase::kRows);
+  const BackwardBlock own = BlockOf(job, block, 0);
+  for (int64_t r = 0; r < own.block.count; ++r) {
+    kernels_.store(own.rows[r].dq, 0, 1, problem_.forward.layout.d,
+                   {problem_.DqOf(own.block.rows[r]), problem_.dq.dtype, 0, problem_.dq.channel});
   }
 }
 
-float* BackwardRows::DqOf(const BackwardJob& job, int64_t r, const Row& row) const {
+float* BackwardRows::DqOf(const BackwardJob& job, int64_t r, const Row& row) {
   if (WritesInPlace()) return reinterpret_cast<float*>(problem_.DqOf(row));
-  return const_cast<float*>(dq_.data()) + (job.first_row + r) * problem_.forward.layout.d;
+  return dq_.data() + (job.first_row + r) * problem_.forward.layout.d;
 }
 
 bool BackwardRows::Sees(const BackwardJob& job, int64_t block, int64_t tile) const {
@@ -108,10 +116,13 @@ bool BackwardRows::Sees(const BackwardJob& job, int64_t block, int64_t tile) con
   return tile >= state.first_tile && tile < state.last_tile;
 }
 
-BackwardRow BackwardRows::MakeBackwardRow(const BackwardJob& job, int64_t r, const Row& row) {
+BackwardBlock BackwardRows::BlockOf(const BackwardJob& job, int64_t block, int64_t dbias_key) const {
+  const int64_t r = block * job.head.block_rows, count = std::min(job.head.block_rows, job.head.rows - r);
   const size_t n = static_cast<size_t>(job.first_row + r);
-  return {problem_.DoutOf(row), statistics_[n], DqOf(job, r, row), nullptr,
-          bias_sums_.empty() ? nullptr : &bias_sums_[n]};
+  return {{&rows_[n], count, &problem_.forward.layout, &problem_.forward.rules, &job.head.key_values},
+          &backward_rows_[n],
+          problem_.dout.channel,
+          dbias_key};
 }
 
 void BackwardRows::AddInTurn(const BackwardJob& job, int64_t block, int64_t tile,
@@ -132,8 +143,7 @@ void BackwardRows::ForEachRow(int64_t head,
     if (job.head.kv_head != head / group) continue;
     for (int64_t i = 0; i < job.head.sequence->q_length; ++i) {
       const size_t n = static_cast<size_t>(job.first_row + i * group + head % group);
-      body(MakeRow(problem_.forward, *job.head.sequence, head, i), statistics_[n],
-           bias_sums_.empty() ? 0.0f : bias_sums_[n]);
+      body(rows_[n], backward_rows_[n].statistic, bias_sums_.empty() ? 0.0f : bias_sums_[n]);
     }
   }
 }

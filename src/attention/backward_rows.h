@@ -24,18 +24,19 @@ class BackwardRows {
  public:
   // Takes all memory.
   BackwardRows(const BackwardProblem& problem, const BackwardKernels& kernels);
-  void KeepBiasSums() { bias_sums_.resize(statistics_.size()); }  // memory for the rows' sums of dS
+  void KeepBiasSums() { bias_sums_.resize(rows_.size()); }  // memory for the rows' sums of dS
 
   const std::vector<BackwardJob>& jobs() const { return jobs_; }
   double work() const;  // multiply-adds of S
 
-  // Before the tiles: statistics, which tiles see which blocks, dQ = 0, dsink.
-  void Begin(int threads);
+  // Before the tiles: the rows, which tiles see which blocks, dQ = 0, dsink. dbias_of: where a row's gradient by the
+  // bias goes, or null.
+  void Begin(int threads, const std::function<float*(const Row&)>& dbias_of);
   // After them: dQ in its own type.
   void Finish(int threads);
 
   bool Sees(const BackwardJob& job, int64_t block, int64_t tile) const;
-  BackwardRow MakeBackwardRow(const BackwardJob& job, int64_t r, const Row& row);
+  BackwardBlock BlockOf(const BackwardJob& job, int64_t block, int64_t dbias_key) const;
 
   // Calls add when the tile before has been added to the block's dQ; not at all once the call is cancelled.
   void AddInTurn(const BackwardJob& job, int64_t block, int64_t tile, const std::function<void()>& add);
@@ -52,16 +53,17 @@ class BackwardRows {
   };
 
   void ForEachBlock(int threads, const std::function<void(const BackwardJob& job, int64_t block)>& body) const;
-  void PrepareBlock(const BackwardJob& job, int64_t block);
+  void PrepareBlock(const BackwardJob& job, int64_t block, const std::function<float*(const Row&)>& dbias_of);
   void StoreBlock(const BackwardJob& job, int64_t block) const;
   void SumSink(int64_t head) const;
-  float* DqOf(const BackwardJob& job, int64_t r, const Row& row) const;
+  float* DqOf(const BackwardJob& job, int64_t r, const Row& row);
   bool WritesInPlace() const { return problem_.dq.dtype == DType::kF32 && problem_.dq.channel == 1; }
 
   const BackwardProblem& problem_;
   BackwardKernels kernels_;
   std::vector<BackwardJob> jobs_;
-  std::vector<RowStatistic> statistics_;
+  std::vector<Row> rows_;  // of all jobs, made once: every tile meets them
+  std::vector<BackwardRow> backward_rows_;
   std::vector<float> bias_sums_;  // or empty
   std::vector<BlockState> blocks_;
   AlignedBuffer<float> dq_;  // (rows, D), where dq itself cannot be added to

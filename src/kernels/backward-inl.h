@@ -20,6 +20,7 @@
 #include "kernels/load.h"
 #include "kernels/math-inl.h"
 #include "kernels/multiply-inl.h"
+#include "kernels/phase.h"
 #include "kernels/score-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -169,6 +170,7 @@ inline void AddNotFinite(const BackwardBlock& block, const BackwardTile& tile, c
 
 // Adds a block's parts to the rows': of dQ, without the scale, rows `stride` apart, and of the sums of dS.
 inline void AddParts(const BackwardBlock& block, const float* dq, int64_t stride, const float* bias_sums) {
+  const PhaseTimer timer(Phase::kMerge);
   const F32 tag;
   const int64_t d = block.block.layout->d;
   const float scale = static_cast<float>(block.block.layout->scale);

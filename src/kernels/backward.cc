@@ -182,6 +182,7 @@ void AddRows(const BackwardBlock& block, BackwardScratch& scratch) noexcept {
 
 void StoreTile(const BackwardTile& tile, const GradientRows& dk, const GradientRows& dv,
                BackwardScratch& scratch) noexcept {
+  const PhaseTimer timer(Phase::kRows);
   const Parts parts(scratch);
   Store(parts.dk, parts.d_stride, tile.held, scratch.layout.d, dk);
   Store(parts.dv, parts.dv_stride, tile.held, scratch.layout.dv, dv);
