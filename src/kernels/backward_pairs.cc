@@ -1,6 +1,6 @@
 // The fused backward pass for bfloat16 on processors that multiply pairs: kernels/backward.cc's five products as
 // exact products of bfloat16 summed in float32, for which P and dS are rounded to bfloat16. Loops: tile of keys > block
-// of rows > group of 32 rows > chunk of 128 keys, in which S and dP are multiplied and, while they are in the
+// of rows > group of 32 rows > chunk of 64 keys, in which S and dP are multiplied and, while they are in the
 // first-level cache, turned into P and dS; dQ after a group, dK and dV after the block.
 //
 // Products read their right operand in pair tiles, whose pairs run along the sum's index: keys for dQ, rows for dK and
@@ -32,7 +32,7 @@ namespace qkv {
 namespace HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kChunk = 64;
+constexpr int64_t kChunk = 64;                         // keys: S, dP, P, dS, K and V of 32 rows' chunk take 44 KiB
 constexpr int64_t kGroups = 4;                         // of 32 rows: sums over a block's rows are four steps deep
 constexpr int64_t kRows = kGroups * kPairGroupRows;    // of a block
 constexpr int64_t kScores = kChunk + 16;           // floats from a row of S or dP to the next: off powers of two
