@@ -1,8 +1,8 @@
 // A task is a tile of keys of a KV head with all rows that see it: dK and dV are its own. dQ is the rows':
-// tiles add to a block of rows in ascending order, each waiting for the one before it. Tasks of a head are handed out
-// in that order and go through the blocks from the last to the first, so that they hardly ever wait, and the order
-// of every sum is fixed whatever the threads. Heads that share elements of a bias's gradient are one task, one
-// after the other.
+// tiles add to a block of rows in ascending order, each waiting for the one before it. Tasks of a head are
+// handed out in that order and go through the blocks from the last to the first, so that they hardly ever wait,
+// and the order of every sum is fixed whatever the threads. Heads that share elements of a bias's gradient are
+// one task, one after the other.
 #include "attention/backward.h"
 
 #include <algorithm>
@@ -40,7 +40,8 @@ class Backward {
         bias_(problem),
         threads_(rows_.work() < kWorkForThreads ? 1 : Threads()) {
     for (int thread = 0; thread < threads_; ++thread) {
-      scratch_.push_back({layout(), problem.forward.rules, AlignedBuffer<float>(kernels_.scratch_floats(layout()))});
+      scratch_.push_back(
+          {layout(), problem.forward.rules, AlignedBuffer<float>(kernels_.scratch_floats(layout()))});
     }
     if (bias_.IsByRows()) rows_.KeepBiasSums();
     GroupJobs();
@@ -80,8 +81,8 @@ class Backward {
     return (keys + kBackwardKeys - 1) / kBackwardKeys;
   }
 
-  // As many groups as there are threads go side by side, so that threads seldom meet in a group's rows, and one that
-  // goes on finds them in its cache.
+  // As many groups as there are threads go side by side, so that threads seldom meet in a group's rows, and one
+  // that goes on finds them in its cache.
   std::vector<TileTask> MakeTasks() const {
     std::vector<TileTask> tasks;
     for (size_t first = 0; first < groups_.size(); first += static_cast<size_t>(threads_)) {

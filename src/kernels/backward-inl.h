@@ -1,5 +1,5 @@
-// What kernels of the backward pass share, whatever multiplies: a row's way from S and dP to P and dS, and how rows are
-// read, added to and stored.
+// What kernels of the backward pass share, whatever multiplies: a row's way from S and dP to P and dS, and how
+// rows are read, added to and stored.
 
 #if defined(QKV_KERNELS_BACKWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QKV_KERNELS_BACKWARD_INL_H_
@@ -39,7 +39,7 @@ inline float Dot(const float* a, const float* b, int64_t count) {
 }
 
 inline RowStatistic Statistic(const Layout& layout, const Row& row, const void* dout, int64_t dout_channel,
-                       float dlse) noexcept {
+                              float dlse) noexcept {
   constexpr int64_t kStep = 256;
   HWY_ALIGN float a[kStep], b[kStep];
   const int64_t size = layout.q_dtype == DType::kF32 ? 4 : 2;
@@ -113,19 +113,20 @@ inline void SubtractBase(float& base, Range span, float* s) {
   base = 0;
 }
 
-// How exp(s - base) is taken: in one multiplication by log2 e, where the caller has made good in dO what it loses
-// (RowStatistic::lost); or with the base subtracted first.
+// How exp(s - base) is taken: in one multiplication by log2 e, where the caller has made good in dO what it
+// loses (RowStatistic::lost); or with the base subtracted first.
 enum class Exponent { kOneMultiplication, kSubtraction };
 
-// Row r of a block, of which s and ds hold `span`: S and dP become P, with dropout's factors, and dS. s and ds are at
-// the tile's first key.
-inline void DifferentiateRow(const BackwardBlock& block, int64_t r, const BackwardTile& tile, Range span, Exponent exponent,
-                      float* s, float* ds, float* bias_sum) {
+// Row r of a block, of which s and ds hold `span`: S and dP become P, with dropout's factors, and dS. s and ds
+// are at the tile's first key.
+inline void DifferentiateRow(const BackwardBlock& block, int64_t r, const BackwardTile& tile, Range span,
+                             Exponent exponent, float* s, float* ds, float* bias_sum) {
   const ScoreRules& rules = *block.block.rules;
   const Row& row = block.block.rows[r];
   const BackwardRow& own = block.rows[r];
   const Range seen = VisibleInTile(row, tile.first, kBackwardKeys);
-  const Range range = {std::clamp(seen.first, span.first, span.last), std::clamp(seen.last, span.first, span.last)};
+  const Range range = {std::clamp(seen.first, span.first, span.last),
+                       std::clamp(seen.last, span.first, span.last)};
   HWY_ALIGN float factors[kBackwardKeys];
   HWY_ALIGN float slopes[kBackwardKeys];
   if (rules.softcap) SoftcapSlopes(*rules.softcap, range, s, slopes);
@@ -146,11 +147,11 @@ inline void DifferentiateRow(const BackwardBlock& block, int64_t r, const Backwa
 }
 
 // dO's elements that are not finite, of which the product knows nothing, for the keys that their rows see. A
-// weight that underflowed to zero is still positive: infinity stays infinity. dout(r, c), weight(r, j), dv(j, c): j is
-// relative to the tile.
+// weight that underflowed to zero is still positive: infinity stays infinity. dout(r, c), weight(r, j), dv(j,
+// c): j is relative to the tile.
 template <class DoutOf, class WeightOf, class DvOf>
-inline void AddNotFinite(const BackwardBlock& block, const BackwardTile& tile, const DoutOf& dout_of, const WeightOf& weight_of,
-                  const DvOf& dv_of) {
+inline void AddNotFinite(const BackwardBlock& block, const BackwardTile& tile, const DoutOf& dout_of,
+                         const WeightOf& weight_of, const DvOf& dv_of) {
   const ScoreRules& rules = *block.block.rules;
   for (int64_t r = 0; r < block.block.count; ++r) {
     const Row& row = block.block.rows[r];
@@ -188,7 +189,8 @@ inline void AddParts(const BackwardBlock& block, const float* dq, int64_t stride
 }
 
 template <class T>
-inline void StoreRows(const float* from, int64_t stride, int64_t count, int64_t channels, const GradientRows& to) {
+inline void StoreRows(const float* from, int64_t stride, int64_t count, int64_t channels,
+                      const GradientRows& to) {
   for (int64_t n = 0; n < count; ++n, from += stride) {
     T* row = static_cast<T*>(to.data) + n * to.row;
     if (to.channel == 1) {
@@ -200,7 +202,7 @@ inline void StoreRows(const float* from, int64_t stride, int64_t count, int64_t 
 }
 
 inline void Store(const float* from, int64_t stride, int64_t count, int64_t channels,
-           const GradientRows& to) noexcept {
+                  const GradientRows& to) noexcept {
   switch (to.dtype) {
     case DType::kBF16: return StoreRows<BFloat16>(from, stride, count, channels, to);
     case DType::kF16: return StoreRows<Float16>(from, stride, count, channels, to);

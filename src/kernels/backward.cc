@@ -26,18 +26,18 @@ namespace {
 // The scratch memory's parts.
 struct Parts {
   int64_t d_stride, dv_stride;  // of rows of D and of Dv channels
-  int64_t floats = 0;  // of all
-  float* queries;    // (rows, D), scaled
-  float* douts;      // (rows, Dv)
-  float* weights;    // (rows, keys): S, then P; rows kBackwardStride apart
-  float* dscores;    // (rows, keys): dP, then dS
-  float* dq;         // (rows, D)
-  float* bias_sums;  // (rows)
-  float* keys;       // packed as keys
-  float* key_rows;   // K packed as values
-  float* values;     // V packed as keys
-  float* dk;         // (keys, D)
-  float* dv;         // (keys, Dv)
+  int64_t floats = 0;           // of all
+  float* queries;               // (rows, D), scaled
+  float* douts;                 // (rows, Dv)
+  float* weights;               // (rows, keys): S, then P; rows kBackwardStride apart
+  float* dscores;               // (rows, keys): dP, then dS
+  float* dq;                    // (rows, D)
+  float* bias_sums;             // (rows)
+  float* keys;                  // packed as keys
+  float* key_rows;              // K packed as values
+  float* values;                // V packed as keys
+  float* dk;                    // (keys, D)
+  float* dv;                    // (keys, Dv)
 
   explicit Parts(BackwardScratch& scratch) : Parts(scratch.layout, scratch.memory.data()) {}
   Parts(const Layout& layout, float* memory)
@@ -91,8 +91,7 @@ void LoadRows(const BackwardBlock& block, const Parts& parts) {
     float* query = parts.queries + r * parts.d_stride;
     float* dout = parts.douts + r * parts.dv_stride;
     LoadRow(layout, block.block.rows[r].q, layout.q_channel, layout.d, static_cast<float>(layout.scale), query);
-    LoadRow(layout, block.rows[r].dout, block.dout_channel, layout.dv,
-            block.rows[r].statistic.lost, dout);
+    LoadRow(layout, block.rows[r].dout, block.dout_channel, layout.dv, block.rows[r].statistic.lost, dout);
     std::fill(query + layout.d, query + parts.d_stride, 0.0f);
     std::fill(dout + layout.dv, dout + parts.dv_stride, 0.0f);
   }
@@ -104,7 +103,8 @@ void ClearBeside(Range span, float* row) {
   std::fill(row + span.last, row + std::min(kBackwardKeys, span.last + kTileRows), 0.0f);
 }
 
-void Differentiate(const BackwardBlock& block, const BackwardTile& tile, const GroupRanges& ranges, const Parts& parts) {
+void Differentiate(const BackwardBlock& block, const BackwardTile& tile, const GroupRanges& ranges,
+                   const Parts& parts) {
   for (int64_t r = 0; r < block.block.count; ++r) {
     parts.bias_sums[r] = 0;
     if (ranges.group[r / kTileRows].empty()) continue;
@@ -191,8 +191,7 @@ void StoreTile(const BackwardTile& tile, const GradientRows& dk, const GradientR
 }  // namespace
 
 BackwardKernels BackwardTable() {
-  return {{},        kMaxBlockRows, &ScratchFloats, &Statistic, &BeginTile,
-          &AddBlock, &AddRows,      &StoreTile,     &Store};
+  return {{}, kMaxBlockRows, &ScratchFloats, &Statistic, &BeginTile, &AddBlock, &AddRows, &StoreTile, &Store};
 }
 
 }  // namespace HWY_NAMESPACE

@@ -1,11 +1,12 @@
-// The fused backward pass for bfloat16 on processors that multiply pairs: kernels/backward.cc's five products as
-// exact products of bfloat16 summed in float32, for which P and dS are rounded to bfloat16. Loops: tile of keys > block
-// of rows > group of 32 rows > chunk of 64 keys, in which S and dP are multiplied and, while they are in the
-// first-level cache, turned into P and dS; dQ after a group, dK and dV after the block.
+// The fused backward pass for bfloat16 on processors that multiply pairs: kernels/backward.cc's five products
+// as exact products of bfloat16 summed in float32, for which P and dS are rounded to bfloat16. Loops: tile of
+// keys > block of rows > group of 32 rows > chunk of 64 keys, in which S and dP are multiplied and, while they
+// are in the first-level cache, turned into P and dS; dQ after a group, dK and dV after the block.
 //
-// Products read their right operand in pair tiles, whose pairs run along the sum's index: keys for dQ, rows for dK and
-// dV. Two rows at a time, so P and dS leave the registers as they are needed: dS as rows for dQ = dS K, both as pair
-// tiles of 32 rows and 16 keys for dV^T = dO^T P and dK^T = Q^T dS. Only Q, dO, dK and dV are ever turned.
+// Products read their right operand in pair tiles, whose pairs run along the sum's index: keys for dQ, rows for
+// dK and dV. Two rows at a time, so P and dS leave the registers as they are needed: dS as rows for dQ = dS K,
+// both as pair tiles of 32 rows and 16 keys for dV^T = dO^T P and dK^T = Q^T dS. Only Q, dO, dK and dV are ever
+// turned.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -32,36 +33,36 @@ namespace qkv {
 namespace HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kChunk = 64;                         // keys: S, dP, P, dS, K and V of 32 rows' chunk take 44 KiB
-constexpr int64_t kGroups = 4;                         // of 32 rows: sums over a block's rows are four steps deep
-constexpr int64_t kRows = kGroups * kPairGroupRows;    // of a block
-constexpr int64_t kScores = kChunk + 16;           // floats from a row of S or dP to the next: off powers of two
-constexpr int64_t kDscores = kBackwardKeys + 32;       // elements from a row of dS to the next, likewise
-constexpr int64_t kColumnKeys = kBackwardKeys + 16;    // floats from a channel of dK or dV to the next, likewise
+constexpr int64_t kChunk = 64;                       // keys: at D = 64 all that a chunk touches is 48 KiB
+constexpr int64_t kGroups = 4;                       // of 32 rows: sums over a block's rows are four steps deep
+constexpr int64_t kRows = kGroups * kPairGroupRows;  // of a block
+constexpr int64_t kScores = kChunk + 16;          // floats from a row of S or dP to the next: off powers of two
+constexpr int64_t kDscores = kBackwardKeys + 32;  // elements from a row of dS to the next, likewise
+constexpr int64_t kColumnKeys = kBackwardKeys + 16;  // floats from a channel of dK or dV to the next, likewise
 
 int64_t Padded(int64_t channels) { return PaddedWidth(channels, kPairDepth); }
 
 // The scratch memory's parts. Channels are padded with zeros to whole pair tiles, and so are a block's rows.
 struct Parts {
-  int64_t d, dv;                // padded
-  int64_t floats = 0;           // of all
-  BFloat16* queries;            // (rows, D), as they came
-  BFloat16* douts;              // (rows, Dv)
-  BFloat16* query_columns;      // (D, rows), finite
-  BFloat16* dout_columns;       // (Dv, rows), finite
-  BFloat16* keys;               // packed as keys
-  BFloat16* key_rows;           // K packed as values
-  BFloat16* values;             // V packed as keys
-  float* scores;                // (32, chunk): S
-  float* dweights;              // (32, chunk): dP
-  BFloat16* weight_tiles;       // P: for each 16 keys, for each group, a pair tile
-  BFloat16* dscore_tiles;       // dS
-  BFloat16* dscore_rows;        // (32, keys): a group's dS
-  float* dq;                    // (rows, D)
-  float* bias_sums;             // (rows)
-  float* dk_columns;            // (D, keys), without the scale
-  float* dv_columns;            // (Dv, keys)
-  float* turned;                // (keys, D or Dv)
+  int64_t d, dv;            // padded
+  int64_t floats = 0;       // of all
+  BFloat16* queries;        // (rows, D), as they came
+  BFloat16* douts;          // (rows, Dv)
+  BFloat16* query_columns;  // (D, rows), finite
+  BFloat16* dout_columns;   // (Dv, rows), finite
+  BFloat16* keys;           // packed as keys
+  BFloat16* key_rows;       // K packed as values
+  BFloat16* values;         // V packed as keys
+  float* scores;            // (32, chunk): S
+  float* dweights;          // (32, chunk): dP
+  BFloat16* weight_tiles;   // P: for each 16 keys, for each group, a pair tile
+  BFloat16* dscore_tiles;   // dS
+  BFloat16* dscore_rows;    // (32, keys): a group's dS
+  float* dq;                // (rows, D)
+  float* bias_sums;         // (rows)
+  float* dk_columns;        // (D, keys), without the scale
+  float* dv_columns;        // (Dv, keys)
+  float* turned;            // (keys, D or Dv)
 
   explicit Parts(BackwardScratch& scratch) : Parts(scratch.layout, scratch.memory.data()) {}
   Parts(const Layout& layout, float* memory) : d(Padded(layout.d)), dv(Padded(layout.dv)) {
@@ -73,7 +74,8 @@ struct Parts {
     const auto elements = [&](int64_t count) { return reinterpret_cast<BFloat16*>(take(count / 2)); };
     queries = elements(kRows * d), douts = elements(kRows * dv);
     query_columns = elements(kRows * d), dout_columns = elements(kRows * dv);
-    keys = elements(kBackwardKeys * d), key_rows = elements(kKeyTile * d), values = elements(kBackwardKeys * dv);
+    keys = elements(kBackwardKeys * d), key_rows = elements(kKeyTile * d),
+    values = elements(kBackwardKeys * dv);
     scores = take(kPairGroupRows * kScores), dweights = take(kPairGroupRows * kScores);
     weight_tiles = elements(kRows * kBackwardKeys), dscore_tiles = elements(kRows * kBackwardKeys);
     dscore_rows = elements(kPairGroupRows * kDscores);
@@ -83,7 +85,9 @@ struct Parts {
   }
 
   // The tile of 16 keys and a group, of weight_tiles or dscore_tiles; the next group's follows.
-  static int64_t TileAt(int64_t key, int64_t group) { return (key / kPairColumns * kGroups + group) * kPairTile; }
+  static int64_t TileAt(int64_t key, int64_t group) {
+    return (key / kPairColumns * kGroups + group) * kPairTile;
+  }
 };
 
 int64_t ScratchFloats(const Layout& layout) noexcept { return Parts(layout, nullptr).floats; }
@@ -125,8 +129,10 @@ struct Groups {
 
 void CopyRow(const void* from, int64_t channel, int64_t count, int64_t padded, BFloat16* to) {
   const BFloat16* elements = static_cast<const BFloat16*>(from);
-  if (channel == 1) std::copy_n(elements, count, to);
-  else for (int64_t c = 0; c < count; ++c) to[c] = elements[c * channel];
+  if (channel == 1)
+    std::copy_n(elements, count, to);
+  else
+    for (int64_t c = 0; c < count; ++c) to[c] = elements[c * channel];
   std::fill(to + count, to + padded, BFloat16{});
 }
 
@@ -183,8 +189,9 @@ HWY_INLINE __m512i InRow(__m512 first, __m512 second) {
   return bits;
 }
 HWY_INLINE __m512i AsPairs(__m512 even, __m512 odd) {
-  HWY_ALIGN static constexpr uint16_t kOrder[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
-                                                    8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  HWY_ALIGN static constexpr uint16_t kOrder[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
+                                                    21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
+                                                    11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
   return _mm512_permutexvar_epi16(_mm512_load_si512(kOrder), InRow(even, odd));
 }
 
@@ -216,13 +223,14 @@ HWY_INLINE Gradients GradientsAt(const ChunkRow& row, int64_t j, __m512 factor) 
 
 // Where two rows' P and dS go, from a chunk's first key on.
 struct PairTargets {
-  BFloat16* weights;     // their line of the first key's pair tile
+  BFloat16* weights;  // their line of the first key's pair tile
   BFloat16* dscores;
   BFloat16* dscore_row;  // the first row's; the second's is kDscores on
 };
 
 template <RowState kFirst, RowState kSecond>
-void StorePair(const ChunkRow& first, const ChunkRow& second, int64_t count, float factor, const PairTargets& to) {
+void StorePair(const ChunkRow& first, const ChunkRow& second, int64_t count, float factor,
+               const PairTargets& to) {
   constexpr int64_t kNextKeys = kGroups * kPairTile;  // from 16 keys' tile to the next
   const __m512 factors = _mm512_set1_ps(factor);
   for (int64_t j = 0; j < count; j += 2 * kPairColumns) {
@@ -258,10 +266,10 @@ class ChunkGradients {
       const RowState first = Prepare(r), second = Prepare(r + 1);
       const ChunkRow a = RowAt(r), b = RowAt(r + 1);
       const float factor = scale_first_ ? kLog2E : scale_ * kLog2E;
-      const auto store = first == RowState::kScores
-                             ? second == RowState::kScores ? &StorePair<RowState::kScores, RowState::kScores>
-                                                           : &StorePair<RowState::kScores, RowState::kDone>
-                         : second == RowState::kScores ? &StorePair<RowState::kDone, RowState::kScores>
+      const auto store = first == RowState::kScores    ? second == RowState::kScores
+                                                             ? &StorePair<RowState::kScores, RowState::kScores>
+                                                             : &StorePair<RowState::kScores, RowState::kDone>
+                            : second == RowState::kScores ? &StorePair<RowState::kDone, RowState::kScores>
                                                        : &StorePair<RowState::kDone, RowState::kDone>;
       store(a, b, count(), factor, TargetsAt(r));
     }
@@ -282,7 +290,8 @@ class ChunkGradients {
 
   PairTargets TargetsAt(int64_t r) const {
     const int64_t at = Parts::TileAt(keys_.first, group_) + r * kPairColumns;
-    return {parts_.weight_tiles + at, parts_.dscore_tiles + at, parts_.dscore_rows + r * kDscores + keys_.first};
+    return {parts_.weight_tiles + at, parts_.dscore_tiles + at,
+            parts_.dscore_rows + r * kDscores + keys_.first};
   }
 
   // The rules; and all the rest where there is more to it than StorePair knows.
@@ -302,16 +311,19 @@ class ChunkGradients {
       return RowState::kDone;
     }
     const Range seen = VisibleInTile(row, tile_.first, kBackwardKeys);
-    if (HWY_LIKELY(!every_row_ && seen.first <= keys_.first && keys_.last <= seen.last)) return RowState::kScores;
+    if (HWY_LIKELY(!every_row_ && seen.first <= keys_.first && keys_.last <= seen.last))
+      return RowState::kScores;
     if (scale_first_) Scale(scores(r));
-    const Range range = {std::clamp(seen.first, keys_.first, keys_.last), std::clamp(seen.last, keys_.first, keys_.last)};
+    const Range range = {std::clamp(seen.first, keys_.first, keys_.last),
+                         std::clamp(seen.last, keys_.first, keys_.last)};
     ApplyRulesWithin(*block_.block.rules, row, tile_.first, range, keys_, scores(r) - keys_.first);
     return RowState::kScores;
   }
 
   void Scale(float* s) const {
     const __m512 scale = _mm512_set1_ps(scale_);
-    for (int64_t j = 0; j < count(); j += 16) _mm512_store_ps(s + j, _mm512_mul_ps(_mm512_load_ps(s + j), scale));
+    for (int64_t j = 0; j < count(); j += 16)
+      _mm512_store_ps(s + j, _mm512_mul_ps(_mm512_load_ps(s + j), scale));
   }
 
   const BackwardBlock& block_;
@@ -326,24 +338,37 @@ class ChunkGradients {
 
 // S = Q K^T of a group and chunk, or dP = dO V^T: rows of `depth` elements times packed keys.
 template <class Products>
-void MultiplyChunk(const Group& group, Range keys, const BFloat16* rows, int64_t depth, const BFloat16* packed, float* to,
-                   Products& products) {
+void MultiplyChunk(const Group& group, Range keys, const BFloat16* rows, int64_t depth, const BFloat16* packed,
+                   float* to, Products& products) {
   const int64_t steps = depth / kPairDepth, next = steps * kPairTile;  // from 16 keys to the next
   for (int64_t key = keys.first; key < keys.last; key += 2 * kPairColumns) {
     const BFloat16* b = packed + key / kPairColumns * next;
-    products.Add({rows + group.row * depth, depth, {b, b + next}, to + key - keys.first, kScores, group.rows, steps,
+    products.Add({rows + group.row * depth,
+                  depth,
+                  {b, b + next},
+                  to + key - keys.first,
+                  kScores,
+                  group.rows,
+                  steps,
                   Start::kZero});
   }
   products.Finish();
 }
 
 // dQ = dS K of a group.
-template <class Products> void MultiplyKeyRows(const Group& group, const Parts& parts, Products& products) {
+template <class Products>
+void MultiplyKeyRows(const Group& group, const Parts& parts, Products& products) {
   constexpr int64_t kNext = kKeyTile / kPairDepth * kPairTile;  // from 16 channels to the next
   for (int64_t c = 0; c < parts.d; c += 2 * kPairColumns) {
     const BFloat16* b = parts.key_rows + c / kPairColumns * kNext + group.keys.first * kPairColumns;
-    products.Add({parts.dscore_rows + group.keys.first, kDscores, {b, b + kNext}, parts.dq + group.row * parts.d + c,
-                  parts.d, group.rows, (group.keys.last - group.keys.first) / kPairDepth, Start::kZero});
+    products.Add({parts.dscore_rows + group.keys.first,
+                  kDscores,
+                  {b, b + kNext},
+                  parts.dq + group.row * parts.d + c,
+                  parts.d,
+                  group.rows,
+                  (group.keys.last - group.keys.first) / kPairDepth,
+                  Start::kZero});
     products.Finish();
   }
 }
@@ -353,15 +378,21 @@ template <class Products>
 void MultiplyTiles(int64_t key, int64_t first, int64_t last, const BFloat16* columns, int64_t channels,
                    const BFloat16* tiles, float* to, Products& products) {
   for (int64_t c = 0; c < channels; c += kPairGroupRows) {
-    products.Add({columns + c * kRows + first * kPairGroupRows, kRows,
+    products.Add({columns + c * kRows + first * kPairGroupRows,
+                  kRows,
                   {tiles + Parts::TileAt(key, first), tiles + Parts::TileAt(key + kPairColumns, first)},
-                  to + c * kColumnKeys + key, kColumnKeys, kPairGroupRows, last - first, Start::kAdd});
+                  to + c * kColumnKeys + key,
+                  kColumnKeys,
+                  kPairGroupRows,
+                  last - first,
+                  Start::kAdd});
     products.Finish();
   }
 }
 
 // dV^T += dO^T P and dK^T += Q^T dS, over the groups that see each 32 keys only.
-template <class Products> void AddKeysAndValues(const Groups& groups, const Parts& parts, Products& products) {
+template <class Products>
+void AddKeysAndValues(const Groups& groups, const Parts& parts, Products& products) {
   for (int64_t key = groups.all.first; key < groups.all.last; key += kPairDepth) {
     const auto sees = [&](int64_t g) {
       return g < groups.count && groups.group[g].keys.first <= key && key < groups.group[g].keys.last;
@@ -370,8 +401,10 @@ template <class Products> void AddKeysAndValues(const Groups& groups, const Part
       const int64_t first = g;
       while (sees(g)) ++g;
       if (g == first) continue;
-      MultiplyTiles(key, first, g, parts.dout_columns, parts.dv, parts.weight_tiles, parts.dv_columns, products);
-      MultiplyTiles(key, first, g, parts.query_columns, parts.d, parts.dscore_tiles, parts.dk_columns, products);
+      MultiplyTiles(key, first, g, parts.dout_columns, parts.dv, parts.weight_tiles, parts.dv_columns,
+                    products);
+      MultiplyTiles(key, first, g, parts.query_columns, parts.d, parts.dscore_tiles, parts.dk_columns,
+                    products);
     }
   }
 }
@@ -403,8 +436,10 @@ bool AddBlock(const BackwardBlock& block, const BackwardTile& tile, BackwardScra
   Products products;
   for (int64_t g = 0; g < groups.count; ++g) {
     const Group& group = groups.group[g];
-    if (group.keys.empty()) std::fill_n(parts.dq + group.row * parts.d, group.rows * parts.d, 0.0f);
-    else RunGroup(block, tile, group, parts, products);
+    if (group.keys.empty())
+      std::fill_n(parts.dq + group.row * parts.d, group.rows * parts.d, 0.0f);
+    else
+      RunGroup(block, tile, group, parts, products);
   }
   const PhaseTimer timer(Phase::kGradients);
   AddKeysAndValues(groups, parts, products);
@@ -451,8 +486,9 @@ void StoreTile(const BackwardTile& tile, const GradientRows& dk, const GradientR
   StoreColumns(parts.dv_columns, layout.dv, 1.0f, tile.held, parts.turned, dv);
 }
 
-template <class Products> BackwardKernels Table() {
-  return {PairPackKernels(), kRows,    &ScratchFloats, &Statistic, &BeginTile,
+template <class Products>
+BackwardKernels Table() {
+  return {PairPackKernels(),   kRows,    &ScratchFloats, &Statistic, &BeginTile,
           &AddBlock<Products>, &AddRows, &StoreTile,     &Store};
 }
 
