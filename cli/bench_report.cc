@@ -35,15 +35,21 @@ std::string PeakText(double peak, const char* unit) {
   return peak > 0 ? fmt::format("{} {}", ThreeDigits(peak / 1e9), unit) : "-";
 }
 
+// Products of the size of S = Q K^T within a phase.
+double ProductsOf(Phase phase, bench::Kind kind) {
+  if (phase == Phase::kGradients) return 3;
+  if (phase != Phase::kScores) return 1;
+  if (kind == bench::Kind::kBackward) return 3;  // S twice, and dP
+  return kind == bench::Kind::kCapture ? 2 : 1;  // a capture computes its scores twice
+}
+
 // The tile multiplies' speed within their phase, held against the threads' peak; of the softmax, the time a
 // score.
 std::string PhaseNote(Phase phase, double ms, const CaseReport& one, const MachineReport& machine) {
-  // A capture computes its scores twice.
-  const bool twice = one.measured.kind == bench::Kind::kCapture && phase == Phase::kScores;
   const double half = AttentionOperations(one.measured) / 2;
   if (ms <= 0 || half <= 0 || one.measured.kind == bench::Kind::kModel) return "";
-  if (phase == Phase::kScores || phase == Phase::kValues) {
-    const double speed = half * (twice ? 2 : 1) / (ms / 1e3) * machine.machine.threads;
+  if (phase == Phase::kScores || phase == Phase::kValues || phase == Phase::kGradients) {
+    const double speed = half * ProductsOf(phase, one.measured.kind) / (ms / 1e3) * machine.machine.threads;
     const Limit limit = one.measured.dtype == DType::kBF16 ? Limit::kBF16 : Limit::kF32;
     return fmt::format("  {:.0f} % of {}", 100 * speed / PeakOf(limit, machine.all_threads), NameOf(limit));
   }
@@ -91,7 +97,9 @@ ordered_json AsJson(const Case& one) {
   const Limit limit = LimitOf(one);
   object["limit"] = NameOf(limit);
   if (one.kind != bench::Kind::kModel) {
-    object["operations"] = one.kind == bench::Kind::kLayer ? LayerOperations(one) : AttentionOperations(one);
+    object["operations"] = one.kind == bench::Kind::kLayer      ? LayerOperations(one)
+                           : one.kind == bench::Kind::kBackward ? BackwardOperations(one)
+                                                                : AttentionOperations(one);
     object["bytes"] = BytesRead(one);
   }
   object["only_when_named"] = one.when == bench::When::kNamed;

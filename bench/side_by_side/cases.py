@@ -63,6 +63,11 @@ def capture(case, setting):
     return [ours.capture(case, inputs), pytorch.capture(case, inputs)]
 
 
+def backward(case, _setting):
+    from . import ours, pytorch
+    return [ours.worker(case), pytorch.backward(case)]
+
+
 def layer(case, _setting):
     from . import ours, pytorch
     return [ours.worker(case), pytorch.layer(case)]
@@ -76,7 +81,7 @@ def model(case, setting):
     return [ours.worker(case), pytorch.model(case, folder), openvino_peer.model(case, folder, setting.threads)]
 
 
-KINDS = {"attention": attention, "grid": grid, "capture": capture, "layer": layer, "model": model}
+KINDS = {"attention": attention, "grid": grid, "capture": capture, "backward": backward, "layer": layer, "model": model}
 
 
 def contestants(case, setting):

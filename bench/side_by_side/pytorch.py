@@ -76,6 +76,23 @@ def capture(case, inputs):
     yield contestant("eager", eager)
 
 
+def backward(case):
+    """Forward, and the gradients by q, k and v."""
+    def shape(heads, rows):
+        return case["batch"], case[heads], case[rows], case["d"]
+    shapes = shape("q_heads", "queries"), shape("kv_heads", "keys"), shape("kv_heads", "keys")
+    inputs = [tensor(values(stream, one, case["dtype"])).requires_grad_() for stream, one in enumerate(shapes)]
+    dout = tensor(values(3, shapes[0], case["dtype"]))
+    grouped = case["q_heads"] != case["kv_heads"]
+    kept = []
+
+    def run():
+        out = torch.nn.functional.scaled_dot_product_attention(*inputs, is_causal=case["causal"], enable_gqa=grouped)
+        kept[:] = torch.autograd.grad(out, inputs, dout)
+    yield Contestant(NAME, "SDPA and autograd", run,
+                     lambda: np.concatenate([gradient.float().numpy().ravel() for gradient in kept]))
+
+
 def layer(case):
     width, heads = case["q_heads"] * case["d"], case["q_heads"]
     shape = (case["batch"], case["queries"], width)

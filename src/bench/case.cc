@@ -31,6 +31,12 @@ Case Decode(std::string name, DType dtype, int64_t batch, Heads heads, int64_t k
   return Call(std::move(name), dtype, batch, heads, 1, keys);
 }
 
+Case Backward(std::string name, DType dtype, int64_t length) {
+  Case one = Prefill(std::move(name), dtype, 1, kTwelve, length, Causal::kBottomRight);
+  one.kind = Kind::kBackward;
+  return one;
+}
+
 Case Layer(std::string name, DType dtype, Heads heads, int64_t length, When when) {
   Case one = Prefill(std::move(name), dtype, 1, heads, length, Causal::kNone);
   one.kind = Kind::kLayer;
@@ -96,6 +102,10 @@ std::vector<Case> NamedCases() {
   cases.back().name = "capture-8k";
   cases.back().kind = Kind::kCapture;
   for (const auto& [type, dtype] : {types[0], types[1]}) {
+    cases.push_back(Backward("backward-" + type + "-causal-1k", dtype, 1024));
+    cases.push_back(Backward("backward-" + type + "-causal-4k", dtype, 4096));
+  }
+  for (const auto& [type, dtype] : {types[0], types[1]}) {
     cases.push_back(Layer("layer-" + type + "-768", dtype, kTwelve, 1024, When::kAlways));
     // 2.4 GB of float32 parameters.
     cases.push_back(Layer("layer-" + type + "-gpt3", dtype, {96, 96, 128}, 50, When::kNamed));
@@ -111,6 +121,7 @@ const char* NameOf(Kind kind) {
   switch (kind) {
     case Kind::kAttention: return "attention";
     case Kind::kCapture: return "capture";
+    case Kind::kBackward: return "backward";
     case Kind::kLayer: return "layer";
     case Kind::kModel: return "model";
   }
@@ -148,6 +159,8 @@ double PeakOf(Limit limit, const Peaks& peaks) {
 double AttentionOperations(const Case& one) {
   return 4.0 * static_cast<double>(one.batch * one.q_heads * one.d) * VisiblePairs(one);
 }
+
+double BackwardOperations(const Case& one) { return 3.5 * AttentionOperations(one); }
 
 double LayerOperations(const Case& one) {
   const double width = static_cast<double>(one.q_heads * one.d);

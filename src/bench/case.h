@@ -14,6 +14,7 @@ namespace qkv::bench {
 enum class Kind {
   kAttention,  // one call of the operator
   kCapture,    // the same, with the 16 strongest keys, the entropy and the received mass of every row
+  kBackward,   // the operator with its log-sum-exp, and the gradients by q, k and v
   kLayer,      // a multi-head layer of width q_heads * d, parameters packed beforehand
   kModel,      // a model's forward
 };
@@ -47,6 +48,7 @@ double PeakOf(Limit limit, const Peaks& peaks);  // operations or bytes a second
 // and the layers' multiplies. 0 for a model, which Workload knows.
 double AttentionOperations(const Case& one);
 double LayerOperations(const Case& one);
+double BackwardOperations(const Case& one);  // 3.5 times the forward's two products: seven in all
 double BytesRead(const Case& one);  // of keys and values
 
 std::string ShapeText(const Case& one);  // "(1, 32, 8, 4096, 128)", as docs/performance.md has them

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "qkv/attention_backward.h"
 #include "qkv/error.h"
 #include "qkv/layers.h"
 #include "qkv/model.h"
@@ -112,6 +113,54 @@ class AttentionWorkload : public Workload {
   size_t turn_ = 0;
 };
 
+class BackwardWorkload : public Workload {
+ public:
+  explicit BackwardWorkload(const Case& one)
+      : case_(one),
+        q_shape_{one.batch, one.q_heads, one.queries, one.d},
+        kv_shape_{one.batch, one.kv_heads, one.keys, one.d},
+        lse_(DType::kF32, one.batch * one.q_heads * one.queries) {
+    options_.causal = one.causal;
+    for (const Shape& shape : {q_shape_, kv_shape_, kv_shape_, q_shape_}) {
+      inputs_.emplace_back(one.dtype, shape.elements()).Fill(static_cast<uint32_t>(inputs_.size() - 1));
+    }
+    for (const Shape& shape : {q_shape_, q_shape_, kv_shape_, kv_shape_}) {
+      outputs_.emplace_back(one.dtype, shape.elements());
+    }
+  }
+
+  void Run() override {
+    const auto view = [&](Elements& elements, const Shape& shape) {
+      return Tensor(elements.data(), case_.dtype, shape);
+    };
+    const Tensor q = view(inputs_[0], q_shape_), k = view(inputs_[1], kv_shape_),
+                 v = view(inputs_[2], kv_shape_);
+    const Tensor out = view(outputs_[0], q_shape_);
+    const Tensor lse(lse_.data(), DType::kF32, {case_.batch, case_.q_heads, case_.queries});
+    Attention(q, k, v, options_, out, &lse);
+    AttentionBackward(
+        view(inputs_[3], q_shape_), q, k, v, out, lse, options_,
+        {view(outputs_[1], q_shape_), view(outputs_[2], kv_shape_), view(outputs_[3], kv_shape_), {}, {}});
+  }
+
+  double operations() const override { return BackwardOperations(case_); }
+  std::vector<float> Result() const override {  // dq, dk, dv
+    std::vector<float> all;
+    for (size_t n = 1; n < outputs_.size(); ++n) {
+      const std::vector<float> one = outputs_[n].AsFloat();
+      all.insert(all.end(), one.begin(), one.end());
+    }
+    return all;
+  }
+
+ private:
+  Case case_;
+  Shape q_shape_, kv_shape_;
+  AttentionOptions options_;
+  Elements lse_;
+  std::vector<Elements> inputs_, outputs_;  // q, k, v, dout; out, dq, dk, dv
+};
+
 class LayerWorkload : public Workload {
  public:
   explicit LayerWorkload(const Case& one)
@@ -161,7 +210,9 @@ class LayerWorkload : public Workload {
 class ModelWorkload : public Workload {
  public:
   explicit ModelWorkload(const Case& one)
-      : case_(one), model_(LoadModel(one.model, {one.dtype})), ids_(static_cast<size_t>(one.batch * one.queries)) {
+      : case_(one),
+        model_(LoadModel(one.model, {one.dtype})),
+        ids_(static_cast<size_t>(one.batch * one.queries)) {
     // Ordinary tokens of any vocabulary of some size.
     const int64_t vocab = model_->info().vocab, first = std::min<int64_t>(1000, vocab / 2);
     for (size_t i = 0; i < ids_.size(); ++i) {
@@ -199,6 +250,9 @@ double BytesNeeded(const Case& one) {
   const double rows = static_cast<double>(one.batch * one.q_heads * one.queries * one.d);
   // Inputs, out, and keys and values packed as float32.
   const double packed = BytesRead(one) / static_cast<double>(SizeOf(one.dtype)) * sizeof(float);
+  if (one.kind == Kind::kBackward) {  // q, k, v and out with their gradients, and dq as float32
+    return 2.0 * BytesRead(one) + rows * (4.0 * static_cast<double>(SizeOf(one.dtype)) + sizeof(float));
+  }
   return BytesRead(one) + packed + 2.0 * rows * static_cast<double>(SizeOf(one.dtype));
 }
 
@@ -229,6 +283,7 @@ std::unique_ptr<Workload> MakeWorkload(const Case& one, const Machine& machine) 
                 std::to_string(machine.memory >> 20) + " MiB or less",
                 std::to_string(static_cast<int64_t>(bytes) >> 20) + " MiB");
   }
+  if (one.kind == Kind::kBackward) return std::make_unique<BackwardWorkload>(one);
   if (one.kind == Kind::kLayer) return std::make_unique<LayerWorkload>(one);
   return std::make_unique<AttentionWorkload>(one, copies);
 }

@@ -88,6 +88,27 @@ TEST(WorkloadTest, MemoryLimitedCasesTakeTurnsOnCopies) {
   EXPECT_EQ(MakeWorkload(one, machine)->copies(), 1);
 }
 
+// The loss dout . out grows by as much as the gradient says when all of q does: by symmetry of scores in q and
+// k, sum(dq . q) and sum(dk . k) are the same.
+TEST(WorkloadTest, RunsTheGradients) {
+  Case one = Tiny(DType::kF32);
+  one.kind = Kind::kBackward;
+  const auto workload = MakeWorkload(one, DescribeMachine());
+  workload->Run();
+  const std::vector<float> gradients = workload->Result();
+  const size_t q = static_cast<size_t>(one.q_heads * one.queries * one.d);
+  const size_t k = static_cast<size_t>(one.kv_heads * one.keys * one.d);
+  ASSERT_EQ(gradients.size(), q + 2 * k);
+  double by_q = 0, by_k = 0;
+  for (size_t i = 0; i < q; ++i)
+    by_q += static_cast<double>(gradients[i] * ValueAt(0, static_cast<uint32_t>(i)));
+  for (size_t i = 0; i < k; ++i)
+    by_k += static_cast<double>(gradients[q + i] * ValueAt(1, static_cast<uint32_t>(i)));
+  EXPECT_NE(by_q, 0);
+  EXPECT_NEAR(by_q, by_k, 1e-4 * std::abs(by_q));
+  EXPECT_EQ(workload->operations(), 3.5 * AttentionOperations(one));
+}
+
 TEST(WorkloadTest, RunsALayer) {
   Case one = Tiny(DType::kF32);
   one.kind = Kind::kLayer;
