@@ -144,48 +144,72 @@ TEST(BackwardDeterminism, AnyThreadCountGivesTheSameBits) {
 }
 
 // One long head: its tiles of keys add to the same rows of dq.
-TEST(BackwardDeterminism, TilesOfOneHeadAddInOrder) {
+template <class T>
+std::vector<float> AsFloats(const Array<T>& array) {
+  std::vector<float> values;
+  for (const T& value : array.values) {
+    if constexpr (std::is_same_v<T, float>)
+      values.push_back(value);
+    else
+      values.push_back(ToFloat(value));
+  }
+  return values;
+}
+
+template <class T>
+void ExpectTilesToAddInOrder() {
   const Shape shape{1, 1, 2000, 16};
-  const auto q = Array<float>::Random(shape, 1), k = Array<float>::Random(shape, 2),
-             v = Array<float>::Random(shape, 3);
+  const auto q = Array<T>::Random(shape, 1), k = Array<T>::Random(shape, 2), v = Array<T>::Random(shape, 3);
   AttentionOptions options;
   options.causal = Causal::kTopLeft;
-  const Answer<float> answer = Attend(q, k, v, options);
+  const Answer<T> answer = Attend(q, k, v, options);
   std::vector<float> first;
   for (int threads : {1, 2, 3, 8}) {
     SetThreads(threads);
-    Array<float> dq(shape, 7), dk(shape, 7), dv(shape, 7);
+    Array<T> dq(shape, 7), dk(shape, 7), dv(shape, 7);
     AttentionBackward(v.in(), q.in(), k.in(), v.in(), answer.out.in(), answer.lse.in(), options,
                       {dq.out(), dk.out(), dv.out(), {}, {}});
-    if (first.empty()) first = dq.values;
-    EXPECT_EQ(dq.values, first) << threads;
+    if (first.empty()) first = AsFloats(dq);
+    EXPECT_EQ(AsFloats(dq), first) << threads;
   }
 }
 
+TEST(BackwardDeterminism, TilesOfOneHeadAddInOrder) {
+  ExpectTilesToAddInOrder<float>();
+  ExpectTilesToAddInOrder<BFloat16>();
+}
+
 // A NaN in one row of dout reaches that row, the keys that it sees, and in dv the channel that it stands in.
-TEST(Backward, NanOfOneRowStaysWithIt) {
+template <class T>
+void ExpectNanToStayWithItsRow() {
   const Shape shape{1, 1, 40, 5};
-  const auto q = Array<float>::Random(shape, 1), k = Array<float>::Random(shape, 2),
-             v = Array<float>::Random(shape, 3);
+  const auto q = Array<T>::Random(shape, 1), k = Array<T>::Random(shape, 2), v = Array<T>::Random(shape, 3);
   AttentionOptions options;
   options.causal = Causal::kTopLeft;
   options.window.left = 3;
-  const Answer<float> answer = Attend(q, k, v, options);
+  const Answer<T> answer = Attend(q, k, v, options);
   OnEveryIsa([&](Isa) {
-    Array<float> dout(shape, 1), dq(shape, 7), dk(shape, 7), dv(shape, 7);
+    Array<T> dout(shape, 1), dq(shape, 7), dk(shape, 7), dv(shape, 7);
     const int64_t row = 20, channel = 2;
-    dout[row * 5 + channel] = NAN;
+    dout[row * 5 + channel] = FromFloat<T>(NAN);
     AttentionBackward(dout.in(), q.in(), k.in(), v.in(), answer.out.in(), answer.lse.in(), options,
                       {dq.out(), dk.out(), dv.out(), {}, {}});
+    const std::vector<float> by_q = AsFloats(dq), by_k = AsFloats(dk), by_v = AsFloats(dv);
     for (int64_t i = 0; i < 40; ++i) {
       for (int64_t c = 0; c < 5; ++c) {
+        const size_t at = static_cast<size_t>(i * 5 + c);
         const bool seen = i >= row - 3 && i <= row;
-        EXPECT_EQ(std::isnan(dq[i * 5 + c]), i == row) << i;
-        EXPECT_EQ(std::isnan(dk[i * 5 + c]), seen) << i;
-        EXPECT_EQ(std::isnan(dv[i * 5 + c]), seen && c == channel) << i << " " << c;
+        EXPECT_EQ(std::isnan(by_q[at]), i == row) << i;
+        EXPECT_EQ(std::isnan(by_k[at]), seen) << i;
+        EXPECT_EQ(std::isnan(by_v[at]), seen && c == channel) << i << " " << c;
       }
     }
   });
+}
+
+TEST(Backward, NanOfOneRowStaysWithIt) {
+  ExpectNanToStayWithItsRow<float>();
+  ExpectNanToStayWithItsRow<BFloat16>();
 }
 
 TEST(Backward, CanBeCancelled) {
