@@ -9,7 +9,7 @@ SENTENCE := The chicken didn't cross the road because it was too tired
 SOURCES = $(shell git ls-files '*.h' '*.cc')
 
 .DEFAULT_GOAL := help
-.PHONY: help look test test-python build models setup asan tsan fuzz format tidy install clean
+.PHONY: help look test test-python build models setup asan tsan fuzz soak format tidy install clean
 .NOTPARALLEL:
 
 help:             ## this list
@@ -58,6 +58,9 @@ fuzz:             ## each fuzz target for FUZZ_SECONDS
 	cmake --preset fuzz $(CONFIGURE_OPTIONS)
 	cmake --build --preset fuzz
 	scripts/fuzz $(BUILD)/fuzz $(FUZZ_SECONDS)
+
+soak: build       ## kill training runs at 50 moments and resume them, some minutes
+	QKV_COMMAND=$(CURDIR)/$(BUILD)/qkv python3 tests/cli/train_soak.py
 
 format:           ## lay out the sources with clang-format
 	@scripts/setup clang

@@ -25,10 +25,9 @@ namespace {
 
 // The options as they were given.
 struct GenerateArguments {
-  std::optional<std::string> text, file, threads, dtype;
+  std::optional<std::string> text, file, model, threads, dtype;
   std::optional<std::string> max_tokens, temperature, top_k, top_p, min_p, penalty, seed;
   std::vector<std::string> stop;
-  std::string model{"smollm2"};
   bool chat = false, allow_long = false;
 };
 
@@ -123,7 +122,7 @@ std::vector<int64_t> EncodePrompt(const Model& model, const GenerateArguments& a
 void Run(const GenerateArguments& arguments) {
   GenerateOptions options = MakeOptions(arguments);
   const ModelOptions model_options = MakeModelOptions(arguments.dtype, arguments.threads);
-  const auto model = LoadModel(arguments.model, model_options);
+  const auto model = LoadModel(ChooseModel(arguments.model, ModelUse::kGenerate), model_options);
   if (!model->info().causal) {
     throw Error(ErrorCode::kInvalidArgument, "the model does not read from the left and cannot continue a text",
                 "--model", "a causal model such as smollm2", model->info().architecture);
@@ -152,7 +151,7 @@ Action Declare(CLI::App& parser) {
   };
   add("TEXT", arguments->text, "", "The text; - reads standard input; behind -- it may start with a dash");
   add("--file", arguments->file, "FILE", "Read the text from a file");
-  add("--model", arguments->model, "NAME|PATH", "An installed model (qkv models), a folder or a GGUF file [smollm2]");
+  add("--model", arguments->model, "NAME|PATH", "An installed model (qkv models), a folder or a GGUF file [smollm2, else tiny]");
   flag("--chat", arguments->chat, "Ask the text as a question, in the model's chat format");
   add("--max-tokens", arguments->max_tokens, "N", "Write at most N tokens [256]");
   add("--stop", arguments->stop, "TEXT", "End before this text; may repeat")->allow_extra_args(false);

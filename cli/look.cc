@@ -38,8 +38,7 @@ constexpr int64_t kUsualTop = 8;
 
 // The options as they were given.
 struct LookOptions {
-  std::optional<std::string> text, file, token, layers, heads, top, generate, threads, dtype;
-  std::string model{kDefaultModel};
+  std::optional<std::string> text, file, model, token, layers, heads, top, generate, threads, dtype;
   std::vector<std::string> outputs;
   bool json = false, truncate = false, allow_long = false, skip_first = false;
 };
@@ -173,7 +172,7 @@ void Look(const LookOptions& options) {
   const LookPlan plan = MakePlan(options);
   const std::string given = ReadText(options.text, options.file, "look");
   Notes notes;
-  const auto model = LoadModel(options.model, plan.model);
+  const auto model = LoadModel(ChooseModel(options.model, ModelUse::kLook), plan.model);
   const ModelInfo& info = model->info();
   LookRequest request = MakeRequest(plan, info);
   const LookText text = MakeLookText(*model, given, plan.text, notes);
@@ -214,7 +213,7 @@ Action Declare(CLI::App& parser) {
   };
   add("TEXT", options->text, "", "The text; - reads standard input; behind -- it may start with a dash");
   add("--file", options->file, "FILE", "Read the text from a file");
-  add("--model", options->model, "NAME|PATH", "An installed model (qkv models), a folder or a GGUF file [minilm]");
+  add("--model", options->model, "NAME|PATH", "An installed model (qkv models), a folder or a GGUF file [minilm, else tiny]");
   add("--token", options->token, "T", "A word, a piece (##ing) or an index; =12 is the word 12");
   add("--layer", options->layers, "LIST", "Layers, counted from 0: 3,5-7 [all]");
   add("--head", options->heads, "LIST", "Heads, counted from 0: 3,5-7 [all]");

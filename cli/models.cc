@@ -19,6 +19,11 @@ struct ModelsOptions {
   bool json = false;
 };
 
+const char* StateOf(const KnownModel& model) {
+  if (model.ships) return model.installed ? "ships with qkv" : "missing, though it ships with qkv";
+  return model.installed ? "installed" : "not installed; make models gets it";
+}
+
 std::string AsText(const std::vector<KnownModel>& models) {
   std::string text = fmt::format("Models in {}:\n", ModelsFolder().string());
   for (const KnownModel& model : models) {
@@ -27,7 +32,7 @@ std::string AsText(const std::vector<KnownModel>& models) {
       if (!value.empty()) text += fmt::format("  {:<9} {}\n", name, value);
     };
     row("what", model.description);
-    row("state", model.installed ? "installed" : "not installed; make models gets it");
+    row("state", StateOf(model));
     row("licence", model.licence);
     row("sha256", model.checksum);
     row("path", model.path.string());
@@ -43,6 +48,7 @@ std::string AsJson(const std::vector<KnownModel>& models) {
                     {"description", model.description},
                     {"default", model.name == kDefaultModel},
                     {"installed", model.installed},
+                    {"ships", model.ships},
                     {"licence", model.licence},
                     {"sha256", model.checksum},
                     {"path", model.path.string()}});

@@ -12,4 +12,7 @@ namespace qkv::cli {
 // Error{kInvalidArgument} naming the option.
 ModelOptions MakeModelOptions(const std::optional<std::string>& dtype, const std::optional<std::string>& threads);
 
+// The model that --model names, else DefaultModel's, with a line on standard error where that is not the usual one.
+std::string ChooseModel(const std::optional<std::string>& named, ModelUse use);
+
 }  // namespace qkv::cli

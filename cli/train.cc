@@ -36,7 +36,8 @@ namespace fs = std::filesystem;
 struct TrainCommand {
   std::vector<std::string> texts;
   std::optional<std::string> out, config, layers, heads, width, context, batch, accumulate, steps, lr, warmup, dropout,
-      weight_decay, clip, seed, dtype, tokenizer, validation, checkpoint_every, validate_every, keep, threads;
+      weight_decay, clip, seed, dtype, export_dtype, tokenizer, validation, checkpoint_every, validate_every, sample_every, keep,
+      threads;
   bool resume = false;
 };
 
@@ -52,10 +53,10 @@ void SetReal(const char* option, const std::optional<std::string>& text, double&
   if (text) value = ParseReal(option, *text);
 }
 
-train::Precision ParsePrecision(const std::string& name) {
+train::Precision ParsePrecision(const char* option, const std::string& name) {
   if (name == "f32") return train::Precision::kFloat32;
   if (name == "bf16") return train::Precision::kBFloat16;
-  throw Error(ErrorCode::kInvalidArgument, "unknown type", "--dtype", "f32 or bf16", Quote(name));
+  throw Error(ErrorCode::kInvalidArgument, "unknown type", option, "f32 or bf16", Quote(name));
 }
 
 // A flag wins over --config, that over the run that is resumed, and that over what usually serves.
@@ -76,7 +77,7 @@ void SetSizes(const TrainCommand& command, train::DecoderConfig& config, train::
   SetReal("--weight-decay", command.weight_decay, options.weight_decay);
   SetReal("--clip", command.clip, options.clip);
   if (command.seed) options.seed = static_cast<uint64_t>(ParseCount("--seed", *command.seed, 0, INT64_MAX));
-  if (command.dtype) options.precision = ParsePrecision(*command.dtype);
+  if (command.dtype) options.precision = ParsePrecision("--dtype", *command.dtype);
   options.length = config.context;
   if (!command.warmup) options.warmup_steps = std::min(options.warmup_steps, options.steps / 10);
 }
@@ -102,9 +103,11 @@ train::RunOptions MakeOptions(const TrainCommand& command) {
   if (command.config) train::ReadRunJson(ReadWhole(*command.config), *command.config, options.decoder, options.train);
   SetSizes(command, options.decoder, options.train);
   options.tokenizer_json = TokenizerJson(command, options.folder);
+  if (command.export_dtype) options.exported = ParsePrecision("--export-dtype", *command.export_dtype);
   SetReal("--validation", command.validation, options.validation_share);
   SetCount("--checkpoint-every", command.checkpoint_every, 1, options.checkpoint_every);
   SetCount("--validate-every", command.validate_every, 1, options.validate_every);
+  SetCount("--sample-every", command.sample_every, 0, options.sample_every);
   SetCount("--keep", command.keep, 1, options.keep);
   return options;
 }
@@ -140,9 +143,11 @@ void Train(const TrainCommand& command) {
   events.started = [&](int64_t step) { progress.Started(step); };
   events.stepped = [&](const train::StepReport& report) { progress.Stepped(report); };
   events.validated = [&](int64_t step, double loss) { progress.Validated(step, loss); };
+  events.sampled = [&](int64_t step, const train::Sample& sample) { progress.Sampled(step, sample); };
   events.saved = [&](int64_t) { DrawLosses(options.folder); };
   events.wants_stop = [] { return Interrupted(); };
   const train::RunResult result = train::Run(options, events);
+  DrawLosses(options.folder);  // with the last validation
   if (result.stopped) {
     PrintNote(fmt::format("saved after step {}; --resume goes on", result.steps));
     ThrowIfInterrupted();
@@ -175,8 +180,10 @@ Action Declare(CLI::App& parser) {
   add("--clip", command->clip, "NORM", "The gradient's largest norm; 0: none [1]");
   add("--seed", command->seed, "N", "Of parameters, order and dropout [0]");
   add("--dtype", command->dtype, "f32|bf16", "What products are computed in [f32]");
+  add("--export-dtype", command->export_dtype, "f32|bf16", "What the finished model is stored in [f32]");
   add("--validation", command->validation, "SHARE", "Of each text, at its end, held out [0.05]");
   add("--validate-every", command->validate_every, "N", "Steps between validations [100]");
+  add("--sample-every", command->sample_every, "N", "Steps between texts that the model writes; 0: none [200]");
   add("--checkpoint-every", command->checkpoint_every, "N", "Steps between checkpoints [100]");
   add("--keep", command->keep, "N", "Checkpoints that are kept [3]");
   add("--threads", command->threads, "N", "Threads to use [QKV_NUM_THREADS, else all processors]");

@@ -9,6 +9,7 @@
 #include "cli/interrupt.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
+#include "runtime/printable.h"
 
 namespace qkv::cli {
 namespace {
@@ -16,12 +17,20 @@ namespace {
 constexpr std::chrono::milliseconds kRenewal{200};
 constexpr double kSmoothing = 0.05;  // weight of the newest step's loss in the one that is shown
 constexpr int kBarWidth = 24;
+constexpr size_t kMostSampleBytes = 1000;
 
 std::string Bar(double share) {
   const int full = static_cast<int>(share * kBarWidth);
   std::string bar;
   for (int i = 0; i < kBarWidth; ++i) bar += i < full ? "━" : "─";
   return bar;
+}
+
+// Lines of the text set one behind the other, and nothing that a terminal would take for a command.
+std::string OneLine(std::string_view text) {
+  std::string line;
+  for (const char c : text) line += c == '\n' ? " / " : std::string(1, c);
+  return Printable(line, kMostSampleBytes);
 }
 
 void WriteToError(const std::string& text) {
@@ -60,6 +69,11 @@ void TrainProgress::Validated(int64_t step, double loss) {
   WipeLine();
   PrintText(fmt::format("step {:>6} of {}   loss {:.4f}   validation {:.4f}   {:.0f} tokens/s   {} left\n", step, steps_, loss_,
                         loss, TokensPerSecond(), TimeLeft()));
+}
+
+void TrainProgress::Sampled(int64_t step, const train::Sample& sample) {
+  WipeLine();
+  PrintText(fmt::format("step {:>6} of {}   {} » {}\n", step, steps_, OneLine(sample.prompt), OneLine(sample.text)));
 }
 
 double TrainProgress::TokensPerSecond() const {

@@ -5,12 +5,13 @@
 #include <cstdint>
 #include <string>
 
+#include "train/sample.h"
 #include "train/trainer.h"
 
 namespace qkv::cli {
 
 // A line of its own on a terminal (standard error), renewed a few times a second; and on standard output a line a
-// validation, which stays.
+// validation and one a sample, which stay.
 class TrainProgress {
  public:
   explicit TrainProgress(int64_t steps);
@@ -21,6 +22,7 @@ class TrainProgress {
   void Started(int64_t step);
   void Stepped(const train::StepReport& report);
   void Validated(int64_t step, double loss);
+  void Sampled(int64_t step, const train::Sample& sample);
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -64,6 +64,9 @@ qkv_pkg_config(qkv-attention "Exact, fused attention for CPUs: the operator")
 qkv_pkg_config(qkv "${PROJECT_DESCRIPTION}")
 
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT library)
+if(NOT QKV_OPERATOR_ONLY)
+  install(DIRECTORY models/ DESTINATION ${CMAKE_INSTALL_DATADIR}/qkv/models COMPONENT library)
+endif()
 
 if(QKV_BUILD_CLI)
   install(TARGETS qkv_cli COMPONENT command)

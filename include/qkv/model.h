@@ -91,15 +91,23 @@ struct ModelOptions {
 // Error{kInvalidArgument}: no such name, and how to get it, another dtype; kFile: what is missing, damaged or unsupported, by name.
 QKV_API std::unique_ptr<const Model> LoadModel(const std::string& name_or_path, const ModelOptions& options = {});
 
-// Models that `make models` installs, present or not: $QKV_MODELS, else $XDG_DATA_HOME/qkv/models,
-// else ~/.local/share/qkv/models.
+// Models that are known by name, present or not. `make models` installs them in $QKV_MODELS, else
+// $XDG_DATA_HOME/qkv/models, else ~/.local/share/qkv/models; those that ship with qkv are in share/qkv/models beside it.
 struct KnownModel {
   std::string name, description, licence, checksum;  // SHA-256 of its weights file
   std::filesystem::path path;                        // where it is or would be
   bool installed = false;
+  bool ships = false;
 };
 QKV_API std::vector<KnownModel> KnownModels();
 QKV_API std::filesystem::path ModelsFolder();
 inline constexpr std::string_view kDefaultModel = "minilm";
+
+// What a model is wanted for: only causal ones can generate.
+enum class ModelUse { kLook, kGenerate };
+
+// The model for those who name none: the first of minilm (not for kGenerate) and smollm2 that is installed, else tiny,
+// which ships with qkv. Where that is missing, too: the first one, which LoadModel says how to get.
+QKV_API std::string DefaultModel(ModelUse use);
 
 }  // namespace qkv

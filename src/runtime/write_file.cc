@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "qkv/error.h"
 
@@ -14,6 +16,8 @@ namespace qkv {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr size_t kRandomLetters = 6;  // that mkostemp puts in place of X
 
 [[noreturn]] void FailToWrite(const fs::path& file, int error) {
   throw Error(ErrorCode::kIo, "cannot write: " + std::generic_category().message(error), file.string());
@@ -60,7 +64,7 @@ FileWriter::FileWriter(const fs::path& file) : file_(file), target_(FollowLinks(
     return;
   }
   if (fs::exists(status) && access(target_.c_str(), W_OK) != 0) Fail(errno);
-  beside_ = target_.string() + ".XXXXXX";
+  beside_ = target_.string() + "." + std::string(kRandomLetters, 'X');
   descriptor_ = mkostemp(beside_.data(), O_CLOEXEC);
   if (descriptor_ < 0) {
     beside_.clear();
@@ -100,6 +104,17 @@ void FileWriter::Commit() {
   if (rename(beside_.c_str(), target_.c_str()) != 0) Fail(errno);
   beside_.clear();
   SyncFolder(target_);
+}
+
+void RemoveUnfinished(const fs::path& file) {
+  const std::string start = file.filename().string() + ".";
+  std::error_code ignored;
+  std::vector<fs::path> unfinished;
+  for (const auto& entry : fs::directory_iterator(file.has_parent_path() ? file.parent_path() : ".", ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(start) && name.size() == start.size() + kRandomLetters) unfinished.push_back(entry.path());
+  }
+  for (const fs::path& path : unfinished) fs::remove(path, ignored);
 }
 
 void WriteWholeFile(const fs::path& file, std::string_view bytes) {

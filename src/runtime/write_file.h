@@ -36,4 +36,7 @@ class FileWriter {
 
 void WriteWholeFile(const std::filesystem::path& file, std::string_view bytes);
 
+// What killed FileWriters of this file left beside it. Nobody may be writing it now.
+void RemoveUnfinished(const std::filesystem::path& file);
+
 }  // namespace qkv

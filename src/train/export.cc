@@ -16,8 +16,6 @@ namespace {
 
 constexpr const char* kPrefix = "transformer.";
 
-std::string StoredName(const std::string& name) { return name == "lm_head.weight" ? name : kPrefix + name; }
-
 // The double that prints as the float does: 0.1, not 0.10000000149.
 double AsPrinted(float value) {
   char text[32];
@@ -64,6 +62,10 @@ DecoderConfig CheckedConfig(const std::filesystem::path& file) {
 }
 
 }  // namespace
+
+std::string StoredName(const std::string& parameter) {
+  return parameter == "lm_head.weight" ? parameter : kPrefix + parameter;
+}
 
 std::string ConfigJson(const DecoderConfig& config, Precision stored) {
   const nlohmann::ordered_json json = {{"architectures", {"GPT2LMHeadModel"}},

@@ -12,6 +12,9 @@
 
 namespace qkv::train {
 
+// A parameter's name in GPT2LMHeadModel's files.
+std::string StoredName(const std::string& parameter);
+
 // config.json as transformers' GPT2LMHeadModel reads it; `stored` is the type of the tensors.
 std::string ConfigJson(const DecoderConfig& config, Precision stored);
 

@@ -25,7 +25,7 @@ void RequireReal(double value, bool allowed, const char* name, const char* expec
 }  // namespace
 
 void CheckOptions(const TrainOptions& o) {
-  RequireCount(o.steps, 1, "steps");
+  RequireCount(o.steps, 0, "steps");  // 0: the untrained model
   RequireCount(o.warmup_steps, 0, "warmup_steps");
   RequireCount(o.batch, 1, "batch");
   RequireCount(o.length, 1, "length");

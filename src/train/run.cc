@@ -18,6 +18,7 @@
 #include "train/export.h"
 #include "train/run_json.h"
 #include "train/run_log.h"
+#include "train/sample.h"
 #include "train/shards.h"
 #include "train/windows.h"
 
@@ -35,6 +36,14 @@ struct Paths {
   fs::path train() const { return tokens() / "train.safetensors"; }
   fs::path validation() const { return tokens() / "validation.safetensors"; }
   fs::path checkpoints() const { return folder / "checkpoints"; }
+
+  void RemoveUnfinished() const {  // what a killed run left of files that it was writing
+    Checkpoints(checkpoints()).RemoveUnfinished();
+    for (const fs::path& file : {run(), tokenizer(), train(), validation(), folder / "config.json",
+                                 folder / "model.safetensors", folder / "loss.png"}) {
+      qkv::RemoveUnfinished(file);
+    }
+  }
 };
 
 void MakeFolder(const fs::path& folder) {
@@ -64,6 +73,8 @@ void Check(const RunOptions& options) {
   CheckRange("keep", options.keep, 1);
   CheckRange("validate_every", options.validate_every, 1);
   CheckRange("most_validation_tokens", options.most_validation_tokens, 1);
+  CheckRange("sample_every", options.sample_every, 0);
+  CheckRange("sample_tokens", options.sample_tokens, 1);
 }
 
 // What may differ when a run goes on: how long it is.
@@ -127,7 +138,6 @@ Beginning Begin(const RunOptions& options, const DecoderConfig& config, const st
   LoadedCheckpoint loaded = checkpoints.ReadLast();
   CheckSameRun(loaded.info, config, options.train);
   CheckSameSource(source, paths);
-  checkpoints.RemoveUnfinished();
   return {std::move(loaded.state), loaded.info.log_bytes};
 }
 
@@ -140,6 +150,9 @@ class Loop {
         log_(workspace.paths().log(), beginning.log_bytes),
         trainer_(config, options.train, std::move(beginning.state)) {
     if (options.validation_share > 0) held_out_.emplace(workspace.validation(), options.train.length);
+    if (options.sample_every == 0) return;
+    const auto shown = held_out_ ? workspace.validation() : workspace.train();
+    sampler_.emplace(config, options.tokenizer_json, workspace.tokenizer(), shown);
   }
 
   RunResult Run() {
@@ -151,14 +164,19 @@ class Loop {
       log_.Add(report);
       if (events_.stepped) events_.stepped(report);
       stop = events_.wants_stop && events_.wants_stop();
-      if (step() % options_.validate_every == 0 && !stop) Validate(options_.most_validation_tokens);
+      // Before a stop as well: the log is then that of a run which was not stopped.
+      const bool last = step() == options_.train.steps;  // all of the held-out part follows
+      if (step() % options_.validate_every == 0 && !last) Validate(options_.most_validation_tokens);
+      if (sampler_ && step() % options_.sample_every == 0) WriteSample();
       if (step() % options_.checkpoint_every == 0) Save();
     }
+    Save();
     RunResult result;
     result.steps = step();
     result.stopped = step() < options_.train.steps;
+    // After the checkpoint, so that a finished run that is resumed writes this line anew and not twice.
     if (!result.stopped) Validate(std::numeric_limits<int64_t>::max());
-    Save();
+    log_.Sync();
     result.validation_loss = validation_loss_;
     result.validation_tokens = validation_tokens_;
     result.validation_bytes = ValidationBytes();
@@ -179,6 +197,18 @@ class Loop {
     if (events_.validated) events_.validated(step(), validation_loss_);
   }
 
+  void WriteSample() {
+    const auto seed = static_cast<uint64_t>(step());
+    const Sample sample = sampler_->Write(Parameters(), options_.sample_tokens, seed);
+    log_.AddSample(step(), sample);
+    if (events_.sampled) events_.sampled(step(), sample);
+  }
+
+  std::span<const float> Parameters() const {
+    const AlignedBuffer<float>& parameters = trainer_.state().parameters;
+    return {parameters.data(), static_cast<size_t>(parameters.size())};
+  }
+
   // Bytes of the text that the last validation predicted.
   int64_t ValidationBytes() const {
     if (!held_out_) return 0;
@@ -188,14 +218,15 @@ class Loop {
     return static_cast<int64_t>(workspace_.tokenizer().Decode(ids).size());
   }
 
+  // A run that was killed between the two has a checkpoint newer than its model: then only that is written.
   void Save() {
-    if (step() == saved_step_) return;
-    checkpoints_.Write(trainer_.state(), {trainer_.config(), options_.train, log_.Sync()}, options_.keep);
-    const AlignedBuffer<float>& parameters = trainer_.state().parameters;
-    WriteWholeFile(options_.folder / "config.json", ConfigJson(trainer_.config(), Precision::kFloat32));
-    WriteDecoder(options_.folder, trainer_.config(), {parameters.data(), static_cast<size_t>(parameters.size())},
-                 Precision::kFloat32);
-    saved_step_ = step();
+    if (step() != saved_step_) {
+      checkpoints_.Write(trainer_.state(), {trainer_.config(), options_.train, log_.Sync()}, options_.keep);
+      saved_step_ = step();
+    }
+    if (step() == exported_step_) return;
+    WriteDecoder(options_.folder, trainer_.config(), Parameters(), options_.exported);
+    exported_step_ = step();
     if (events_.saved) events_.saved(step());
   }
 
@@ -205,9 +236,10 @@ class Loop {
   Checkpoints checkpoints_;
   ShuffledWindows batches_;
   std::optional<SequentialWindows> held_out_;
+  std::optional<Sampler> sampler_;
   RunLog log_;
   Trainer trainer_;
-  int64_t saved_step_ = -1, validation_tokens_ = 0;
+  int64_t saved_step_ = -1, exported_step_ = -1, validation_tokens_ = 0;
   double validation_loss_ = std::numeric_limits<double>::quiet_NaN();
 };
 
@@ -227,6 +259,7 @@ RunResult Run(const RunOptions& options, const RunEvents& events) {
   config.vocab = tokenizer->vocab_size();
   CheckConfig(config);
   MakeFolder(options.folder);
+  if (options.start == Start::kResume) Paths{options.folder}.RemoveUnfinished();
   const std::string source = SourceOf(options.texts, options.tokenizer_json, options.validation_share);
   Beginning beginning = Begin(options, config, source);
   Workspace workspace(options, std::move(tokenizer), source, events.encoding);

@@ -4,7 +4,8 @@
 //   tokenizer.json    what the texts were encoded with
 //   tokens/           train.safetensors, validation.safetensors
 //   checkpoints/      the last few, step-00000500.safetensors
-//   log.jsonl         a line a step: {"step", "loss", "gradient_norm", "lr", "tokens"}; validation losses between them
+//   log.jsonl         a line a step: {"step", "loss", "gradient_norm", "lr", "tokens"}; validation losses and samples between
+//                   them
 //   config.json, model.safetensors    the model as of the last checkpoint, as Hugging Face's GPT-2
 #pragma once
 
@@ -17,6 +18,7 @@
 #include "qkv/progress.h"
 #include "train/decoder_config.h"
 #include "train/options.h"
+#include "train/sample.h"
 #include "train/trainer.h"
 
 namespace qkv::train {
@@ -36,8 +38,11 @@ struct RunOptions {
   double validation_share = 0.05;  // of every text, at its end, in [0, 1)
   int64_t checkpoint_every = 100;
   int64_t keep = 3;               // checkpoints
+  Precision exported = Precision::kFloat32;  // what model.safetensors holds
   int64_t validate_every = 100;
   int64_t most_validation_tokens = 65'536;  // of one validation, so that it costs little; the last one takes all
+  int64_t sample_every = 200;     // steps between texts that the model writes; 0: none
+  int64_t sample_tokens = 64;     // of each, at most
 };
 
 // What a run tells while it goes on. Called from the thread that called Run.
@@ -45,6 +50,7 @@ struct RunEvents {
   std::function<void(int64_t step)> started;                    // steps done before; after resuming more than 0
   std::function<void(const StepReport&)> stepped;
   std::function<void(int64_t step, double loss)> validated;     // nats per token, after `step` steps
+  std::function<void(int64_t step, const Sample&)> sampled;
   std::function<void(int64_t step)> saved;                      // a checkpoint and the exported model
   std::function<bool()> wants_stop;                             // asked between steps; then the run is saved
   Progress encoding;                                            // of the texts; bytes

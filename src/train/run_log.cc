@@ -67,6 +67,11 @@ void RunLog::AddValidation(int64_t step, double loss) {
   Append(fmt::format("{{\"step\": {}, \"validation_loss\": {}}}\n", step, loss));
 }
 
+void RunLog::AddSample(int64_t step, const Sample& sample) {
+  const nlohmann::ordered_json line = {{"step", step}, {"prompt", sample.prompt}, {"sample", sample.text}};
+  Append(line.dump() + "\n");
+}
+
 int64_t RunLog::Sync() {
   if (fsync(descriptor_) != 0) Fail(file_, errno);
   return bytes_;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "train/sample.h"
 #include "train/trainer.h"
 
 namespace qkv::train {
@@ -21,6 +22,7 @@ class RunLog {
 
   void Add(const StepReport& report);
   void AddValidation(int64_t step, double loss);
+  void AddSample(int64_t step, const Sample& sample);
   int64_t Sync();  // to the disk; returns its bytes
 
  private:

@@ -26,9 +26,10 @@ void CheckState(const ParameterTable& table, const TrainState& state) {
   throw Error(ErrorCode::kInvalidArgument, "bad step", "step", "at least 0", std::to_string(state.step));
 }
 
+// Steps are told counted from 1, as the log has them.
 [[noreturn]] void RefuseNotFinite(const char* what, int64_t step, double value) {
   throw Error(ErrorCode::kNotFinite, std::string("training diverged: the ") + what + " is not finite",
-              "step " + std::to_string(step), "a number", std::to_string(value));
+              "step " + std::to_string(step + 1), "a number", std::to_string(value));
 }
 
 AlignedBuffer<float> Zeros(int64_t count) {

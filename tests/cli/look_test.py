@@ -239,9 +239,52 @@ class ModelsTest(harness.CommandTest):
         models = json.loads(self.succeed(self.call("models", "--json", environment={"QKV_MODELS": "/none"})))
         self.assertEqual([model["name"] for model in models if model["default"]], ["minilm"])
         for model in models:
-            self.assertFalse(model["installed"])
+            self.assertEqual(model["installed"], model["ships"])
             self.assertEqual(len(model["sha256"]), 64)
-            self.assertTrue(model["licence"] and model["path"].startswith("/none/"))
+            self.assertTrue(model["licence"] and (model["ships"] or model["path"].startswith("/none/")))
+
+    def test_tiny_ships_with_the_command(self):
+        text = self.succeed(self.call("models", environment={"QKV_MODELS": "/none"}))
+        self.assertRegex(text, r"(?s)tiny\n.*state +ships with qkv\n")
+
+
+class ShippedModelTest(harness.CommandTest):
+    """Where no model is named and none installed: the one that ships, with a line that says so."""
+
+    NOTE = r"^no other model is installed: this is tiny, .*`make models` gets (minilm|smollm2)$"
+
+    def call_alone(self, *arguments, **environment):
+        environment = environment or {"QKV_MODELS": self.path("none")}
+        answer = self.call(*arguments, environment=environment)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        return answer.stdout.decode(), answer.stderr.decode().splitlines()
+
+    def test_look(self):
+        for environment in ({"QKV_MODELS": self.path("none")}, {"XDG_DATA_HOME": self.path("empty")},
+                            {"HOME": self.path("empty")}):
+            answer, notes = self.call_alone("look", "And God said, Let there be light", "--json", **environment)
+            self.assertEqual(json.loads(answer)["model"], "tiny")
+            self.assertEqual(len(notes), 1, notes)
+            self.assertRegex(notes[0], self.NOTE)
+
+    def test_generate(self):
+        answer, notes = self.call_alone("generate", "And God said", "--max-tokens", "12")
+        self.assertTrue(answer.strip())
+        self.assertEqual(len(notes), 2, notes)
+        self.assertRegex(notes[0], self.NOTE)
+
+    def test_who_names_it_needs_no_note(self):
+        answer, notes = self.call_alone("look", "In the beginning", "--json", "--model", "tiny")
+        self.assertEqual((json.loads(answer)["model"], notes), ("tiny", []))
+
+    def test_an_installed_model_wins(self):
+        minilm = os.path.expanduser("~/.local/share/qkv/models/minilm")
+        if not os.path.exists(minilm):
+            self.skipTest("minilm is not installed")
+        os.makedirs(self.path("installed"), exist_ok=True)
+        os.symlink(minilm, self.path("installed", "minilm"))
+        answer, notes = self.call_alone("look", "The keys", "--json", QKV_MODELS=self.path("installed"))
+        self.assertEqual((json.loads(answer)["model"], notes), ("minilm", []))
 
 
 class InspectTest(harness.CommandTest):

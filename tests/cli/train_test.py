@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -12,7 +13,13 @@ import unittest
 from harness import COMMAND, CommandTest, ENVIRONMENT, SANITIZED
 
 SIZES = ("--layers", "2", "--heads", "2", "--width", "32", "--context", "16", "--batch", "4", "--threads", "2",
-         "--checkpoint-every", "5", "--validate-every", "10", "--dropout", "0.1")
+         "--checkpoint-every", "5", "--validate-every", "10", "--sample-every", "15", "--dropout", "0.1")
+
+
+def sizes(arguments):
+    """SIZES, without those that are given."""
+    pairs = zip(SIZES[::2], SIZES[1::2])
+    return [word for pair in pairs if pair[0] not in arguments for word in pair]
 
 
 def text(lines=400, seed=1):
@@ -28,7 +35,7 @@ class TrainTest(CommandTest):
         cls.text = cls.file("text.txt", text())
 
     def train(self, folder, *arguments, **options):
-        return self.call("train", self.text, "--out", folder, *SIZES, *arguments, **options)
+        return self.call("train", self.text, "--out", folder, *sizes(arguments), *arguments, **options)
 
     def log(self, folder):
         with open(self.path(folder, "log.jsonl")) as file:
@@ -57,6 +64,29 @@ class Whole(TrainTest):
         for name in ("config.json", "model.safetensors", "tokenizer.json", "run.json"):
             self.assertTrue(self.bytes_of("whole", name))
 
+    def test_samples_now_and_then(self):
+        answer = self.succeed(self.train("samples", "--steps", "20", "--sample-every", "8"))
+        samples = [line for line in self.log("samples") if "sample" in line]
+        self.assertEqual([line["step"] for line in samples], [8, 16])
+        for line in samples:
+            self.assertTrue(line["sample"])
+            self.assertIn(line["prompt"], text())
+            self.assertRegex(answer, rf"step +{line['step']} of 20   {re.escape(line['prompt'])} » ")
+        self.assertEqual(len({line["prompt"] for line in samples}), 1, "always the same words")
+        self.assertTrue(answer.isascii() or answer.replace("\n", "").isprintable())
+        self.succeed(self.train("none", "--steps", "20", "--sample-every", "0"))
+        self.assertFalse([line for line in self.log("none") if "sample" in line])
+        self.assertEqual(self.bytes_of("none", "model.safetensors"), self.bytes_of("samples", "model.safetensors"),
+                         "samples change nothing")
+
+    def test_the_model_is_stored_in_the_type_that_was_asked_for(self):
+        self.succeed(self.train("half", "--steps", "2", "--export-dtype", "bf16"))
+        self.succeed(self.train("full", "--steps", "2"))
+        half, full = (len(self.bytes_of(name, "model.safetensors")) for name in ("half", "full"))
+        self.assertLess(half, 0.6 * full)
+        self.assertEqual(json.loads(self.bytes_of("half", "config.json"))["dtype"], "bfloat16")
+        self.succeed(self.call("inspect", self.path("half")))
+
     def test_texts_of_a_bpe_tokenizer(self):
         self.succeed(self.call("tokenizer", "train", self.text, "--vocab", "300", "--out", "tokenizer.json"))
         self.succeed(self.train("bpe", "--tokenizer", "tokenizer.json", "--steps", "3"))
@@ -70,8 +100,37 @@ class Whole(TrainTest):
         self.assertEqual((run["layers"], run["steps"], run["lr"]), (1, 3, 0.5))
 
 
-class Broken(TrainTest):
-    """However a run is stopped, going on ends with the bits of the run that was not."""
+def half_written(folder):
+    """Checkpoints that are being written, or that a kill left so."""
+    try:
+        return [name for name in os.listdir(os.path.join(folder, "checkpoints")) if ".safetensors." in name]
+    except FileNotFoundError:
+        return []
+
+
+def kill_after(process, seconds):
+    """Whether it still ran then."""
+    try:
+        process.wait(timeout=seconds)
+        return False
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return True
+
+
+def kill_inside_a_write(process, folder):
+    """Whether a checkpoint was half written when it died."""
+    while process.poll() is None:
+        if half_written(folder):
+            process.kill()
+            process.wait()
+            return bool(half_written(folder))
+    return False
+
+
+class ResumedTest(TrainTest):
+    """Has a run that was never stopped, for runs that were to be compared with."""
 
     @classmethod
     def setUpClass(cls):
@@ -84,29 +143,45 @@ class Broken(TrainTest):
         for name in ("model.safetensors", "log.jsonl", "checkpoints/step-00000040.safetensors"):
             self.assertEqual(self.bytes_of(folder, name), self.bytes_of("unbroken", name), name)
 
+    def files(self, folder):
+        return sorted(os.path.relpath(os.path.join(parent, name), self.path(folder))
+                      for parent, _, names in os.walk(self.path(folder)) for name in names)
+
     def start(self, folder, *arguments):
-        return subprocess.Popen([COMMAND, "train", self.text, "--out", folder, *SIZES, "--steps", "40", *arguments],
+        steps = [] if "--steps" in arguments else ["--steps", "40"]
+        return subprocess.Popen([COMMAND, "train", self.text, "--out", folder, *sizes(arguments), *steps, *arguments],
                                 cwd=self.folder, env=ENVIRONMENT, stdin=subprocess.DEVNULL,
                                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+class Broken(ResumedTest):
+    """However a run is stopped, going on ends with the bits of the run that was not."""
 
     def test_killed_at_random_moments(self):
         choose = random.Random(7)
         kills, folder = 0, "killed"
         for _ in range(60):
-            process = self.start(folder, "--resume")
-            try:
-                process.wait(timeout=choose.uniform(0.005, 0.4 if not SANITIZED else 4))
-                process.stderr.close()
-                break
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-                process.stderr.close()
+            with self.start(folder, "--resume") as process:
+                if not kill_after(process, choose.uniform(0.005, 0.4 if not SANITIZED else 4)):
+                    break
                 kills += 1
         self.assertGreater(kills, 0)
         self.succeed(self.train(folder, "--steps", "40", "--resume"))
         self.same_as_unbroken(folder)
-        self.assertEqual([name for name in self.checkpoints(folder) if not name.endswith(".safetensors")], [])
+        self.assertEqual(self.files(folder), self.files("unbroken"), "nothing half-written stays")
+
+    def test_killed_inside_a_checkpoints_write(self):
+        larger = ("--layers", "2", "--width", "128", "--steps", "12", "--checkpoint-every", "2")
+        self.succeed(self.train("larger", *larger))
+        kills, folder = 0, "cut"
+        for _ in range(6):
+            with self.start(folder, *larger, "--resume") as process:
+                kills += kill_inside_a_write(process, self.path(folder))
+        self.succeed(self.train(folder, *larger, "--resume"))
+        self.assertGreater(kills, 0)
+        for name in ("model.safetensors", "log.jsonl", "checkpoints/step-00000012.safetensors"):
+            self.assertEqual(self.bytes_of(folder, name), self.bytes_of("larger", name), name)
+        self.assertEqual(self.files(folder), self.files("larger"), "nothing half-written stays")
 
     def test_ctrl_c_saves(self):
         process = self.start("interrupted")
@@ -134,6 +209,15 @@ class Broken(TrainTest):
         self.succeed(self.train("damaged", "--steps", "40", "--resume"))
         self.same_as_unbroken("damaged")
 
+    def test_killed_between_the_last_checkpoint_and_the_model(self):
+        shutil.copytree(self.path("unbroken"), self.path("late"))
+        os.remove(self.path("late", "model.safetensors"))
+        for name in ("model.safetensors.Ab3dEf", "run.json.012345", "tokens/train.safetensors.zzzzzz"):
+            self.file(os.path.join("late", name), "half a fi")
+        self.succeed(self.train("late", "--steps", "40", "--resume"))
+        self.same_as_unbroken("late")
+        self.assertEqual(self.files("late"), self.files("unbroken"))
+
     def test_a_longer_run_goes_on(self):
         shutil.copytree(self.path("unbroken"), self.path("longer"))
         self.succeed(self.train("longer", "--steps", "45", "--resume"))
@@ -146,8 +230,72 @@ class Broken(TrainTest):
             self.fail_with(self.train("unbroken", "--steps", "40", "--resume", *arguments), 2, pattern, "train")
         self.fail_with(self.call("train", self.text, "--out", "unbroken", "--resume", "--width", "64"), 2,
                        r"width.*32.*64", "train")
+        for config, pattern in (({"width": 64}, r"width.*32.*64"), ({"vocab": 300, "heads": 4}, r"heads.*2.*4"),
+                                ({"beta2": 0.5}, r"beta2.*0\.95.*0\.5")):
+            name = self.file("contradicts.json", json.dumps(config))
+            self.fail_with(self.call("train", self.text, "--out", "unbroken", "--resume", "--config", name), 2, pattern,
+                           "train")
         other = self.file("other.txt", text(seed=2))
         self.fail_with(self.call("train", other, "--out", "unbroken", *SIZES, "--resume"), 2, r"other texts", "train")
+
+
+class Disk(ResumedTest):
+    """Disks that are full or read-only."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.disk = cls.path("disk")
+        os.mkdir(cls.disk)
+        cls.mounted = False
+
+    def tearDown(self):
+        if self.mounted:
+            subprocess.run(["umount", self.disk], check=True)
+        self.mounted = False
+
+    def mount(self, options):
+        how = ["-o", f"remount,{options}"] if self.mounted else ["-t", "tmpfs", "-o", options, "tmpfs"]
+        try:
+            answer = subprocess.run(["mount", *how, self.disk], capture_output=True, text=True)
+            refusal = answer.stderr.strip() if answer.returncode else ""
+        except OSError as error:
+            refusal = str(error)
+        if refusal and not self.mounted:
+            self.skipTest("mounting a disk of its own is refused: " + refusal)
+        self.assertEqual(refusal, "")
+        self.mounted = True
+
+    def fail_to_write(self, answer, pattern):
+        lines = answer.stderr.decode().splitlines()
+        self.assertEqual(answer.returncode, 1, lines)
+        self.assertEqual(len(lines), 1, lines)
+        self.assertRegex(lines[0], pattern)
+
+    def test_a_full_disk_loses_nothing(self):
+        """Full in turn for the tokens, the first checkpoint, a later one, the model beside it."""
+        for kilobytes in (40, 200, 500, 700, 1100, 1500, 1700):
+            with self.subTest(kilobytes=kilobytes):
+                self.mount(f"size={kilobytes}k")
+                self.fail_to_write(self.train("disk/run", "--steps", "40", "--resume"),
+                                   r"^qkv: train: disk/run\S*: cannot write: No space left on device$")
+                self.mount("size=8m")
+                self.succeed(self.train("disk/run", "--steps", "40", "--resume"))
+                self.same_as_unbroken("disk/run")
+                self.assertEqual(self.files("disk/run"), self.files("unbroken"))
+                self.tearDown()
+
+    def test_a_read_only_disk(self):
+        self.mount("size=8m")
+        self.succeed(self.train("disk/run", "--steps", "20"))
+        before = self.bytes_of("disk/run", "checkpoints", "step-00000020.safetensors")
+        self.mount("ro")
+        for folder, flags in (("disk/run", ["--resume"]), ("disk/new", []), ("disk/new", ["--resume"])):
+            self.fail_to_write(self.train(folder, "--steps", "40", *flags),
+                               rf"^qkv: train: {folder}\S*: cannot write: Read-only file system$")
+        self.mount("rw")
+        self.assertEqual(self.bytes_of("disk/run", "checkpoints", "step-00000020.safetensors"), before)
+        self.succeed(self.train("disk/run", "--steps", "20", "--resume"))
 
 
 class BadInput(TrainTest):
@@ -180,11 +328,18 @@ class BadInput(TrainTest):
         self.fail_with(self.train("bad", "--config", "wrong.json"), 3, r"wrong\.json.*layer", "train")
 
     def test_a_loss_that_is_no_number_names_its_step_and_keeps_the_last_checkpoint(self):
-        answer = self.train("diverges", "--steps", "50", "--lr", "1e30", "--warmup", "0", "--clip", "0")
-        self.assertEqual(answer.returncode, 1, answer.stderr)
-        self.assertRegex(answer.stderr.decode(), r"step \d+")
-        self.assertFalse(os.path.exists(self.path("diverges", "checkpoints")) and
-                         any("nan" in line for line in open(self.path("diverges", "log.jsonl"))))
+        arguments = ("--steps", "50", "--lr", "1e30", "--warmup", "0", "--clip", "0", "--checkpoint-every", "1")
+        answer = self.train("diverges", *arguments)
+        lines = answer.stderr.decode().splitlines()
+        self.assertEqual((answer.returncode, len(lines)), (1, 1), lines)
+        step = int(re.search(r"step (\d+)", lines[0])[1])
+        last = self.checkpoints("diverges")[-1]
+        self.assertEqual(last, f"step-{step - 1:08}.safetensors", "all the steps before")
+        self.assertFalse(re.search(rb"nan|inf", self.bytes_of("diverges", "log.jsonl")))
+        before = self.bytes_of("diverges", "checkpoints", last)
+        again = self.train("diverges", *arguments, "--resume")
+        self.assertEqual((again.returncode, again.stderr), (1, answer.stderr))
+        self.assertEqual(self.bytes_of("diverges", "checkpoints", last), before)
 
     def test_a_folder_that_cannot_be_written(self):
         self.file("plain", "a file")

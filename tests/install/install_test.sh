@@ -16,12 +16,13 @@ expect() {  # expect WANTED COMMAND...: the command's output is this
 }
 
 rm -rf "$work"
+export QKV_MODELS=$work/no-models
 "$CMAKE" --install "$build" --prefix "$work/first" --component library >/dev/null
 mv "$work/first" "$work/moved"  # an installed tree may be moved
 prefix=$work/moved
 library_folder=$(dirname "$(find "$prefix" -name libqkv.so)")
 attention_output="out 17.500"
-everything_output="default model minilm
+everything_output="without others, tiny of 4 layers
 ./no/such/model: no such file or folder"
 
 "$CMAKE" -S "$consumer" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Debug >/dev/null

@@ -54,14 +54,15 @@ class StoreTest : public testing::Test {
   }
   ~StoreTest() override { fs::remove_all(folder_); }
 
-  // The installed model, as links to its files.
-  void LinkMinilm() {
+  // An installed model, as links to its files.
+  void Link(const std::string& name) {
     models_.reset();
-    const fs::path installed = KnownModels().front().path;
+    const fs::path installed = ModelsFolder() / name;
     models_.emplace("QKV_MODELS", folder_.c_str());
-    fs::create_directory(folder_ / "minilm");
+    ASSERT_TRUE(fs::exists(installed)) << "install it with scripts/models " << name;
+    fs::create_directory(folder_ / name);
     for (const fs::directory_entry& entry : fs::directory_iterator(installed)) {
-      fs::create_symlink(entry.path(), folder_ / "minilm" / entry.path().filename());
+      fs::create_symlink(entry.path(), folder_ / name / entry.path().filename());
     }
   }
 
@@ -83,11 +84,15 @@ TEST_F(StoreTest, KnownModelsAreDescribed) {
   ASSERT_FALSE(models.empty());
   EXPECT_EQ(models.front().name, kDefaultModel);
   for (const KnownModel& model : models) {
-    EXPECT_FALSE(model.installed);
+    EXPECT_EQ(model.installed, model.ships);
     EXPECT_FALSE(model.description.empty());
     EXPECT_FALSE(model.licence.empty());
     EXPECT_EQ(model.checksum.size(), 64u) << model.name;
-    EXPECT_EQ(model.path.string().rfind((folder_ / model.name).string(), 0), 0u) << model.path;
+    if (model.ships) {
+      EXPECT_TRUE(model.path.string().ends_with("share/qkv/models/" + model.name)) << model.path;
+    } else {
+      EXPECT_EQ(model.path.string().rfind((folder_ / model.name).string(), 0), 0u) << model.path;
+    }
   }
 }
 
@@ -96,14 +101,40 @@ TEST_F(StoreTest, AbsentModelSaysHowToGetIt) {
   ExpectError("minilm", ErrorCode::kInvalidArgument, folder_.string());
 }
 
+TEST_F(StoreTest, TheShippedModelIsThereWithoutBeingInstalled) {
+  const std::vector<KnownModel> models = KnownModels();
+  ASSERT_EQ(models.back().name, "tiny");
+  EXPECT_EQ(FindModel("tiny"), models.back().path);
+  EXPECT_EQ(LoadModel("tiny")->info().architecture, "gpt2");
+}
+
+TEST_F(StoreTest, WhereNoModelIsNamedAndNoneInstalledItIsTheShippedOne) {
+  EXPECT_EQ(DefaultModel(ModelUse::kLook), "tiny");
+  EXPECT_EQ(DefaultModel(ModelUse::kGenerate), "tiny");
+}
+
+TEST_F(StoreTest, AnInstalledModelComesBeforeTheShippedOne) {
+  Link("minilm");
+  EXPECT_EQ(DefaultModel(ModelUse::kLook), "minilm");
+  EXPECT_EQ(DefaultModel(ModelUse::kGenerate), "tiny") << "minilm does not read from the left";
+}
+
+TEST_F(StoreTest, AnyInstalledModelComesBeforeTheShippedOne) {
+  models_.reset();
+  if (!fs::exists(ModelsFolder() / "smollm2")) GTEST_SKIP() << "smollm2 is not installed";
+  Link("smollm2");
+  EXPECT_EQ(DefaultModel(ModelUse::kLook), "smollm2");
+  EXPECT_EQ(DefaultModel(ModelUse::kGenerate), "smollm2");
+}
+
 TEST_F(StoreTest, InstalledModelIsFound) {
-  LinkMinilm();
+  Link("minilm");
   EXPECT_TRUE(KnownModels().front().installed);
   EXPECT_EQ(FindModel("minilm"), folder_ / "minilm");
 }
 
 TEST_F(StoreTest, IncompleteModelCountsAsAbsent) {
-  LinkMinilm();
+  Link("minilm");
   fs::remove(folder_ / "minilm" / "vocab.txt");
   EXPECT_FALSE(KnownModels().front().installed);
   ExpectError("minilm", ErrorCode::kInvalidArgument, "not installed");

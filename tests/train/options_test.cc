@@ -40,7 +40,7 @@ TEST(LearningRate, WithoutWarmUpOrWithNothingElse) {
 TEST(TrainOptions, OutOfRangeIsRefusedByName) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const std::pair<const char*, std::function<void(TrainOptions&)>> cases[] = {
-      {"steps", [](auto& o) { o.steps = 0; }},
+      {"steps", [](auto& o) { o.steps = -1; }},
       {"warmup_steps", [](auto& o) { o.warmup_steps = -1; }},
       {"batch", [](auto& o) { o.batch = 0; }},
       {"length", [](auto& o) { o.length = 0; }},

@@ -2,9 +2,12 @@
 #include <qkv/qkv.h>
 
 #include <cstdio>
+#include <string>
 
 int main() {
-  std::printf("default model %s\n", qkv::KnownModels().front().name.c_str());
+  const std::string model = qkv::DefaultModel(qkv::ModelUse::kLook);
+  std::printf("without others, %s of %lld layers\n", model.c_str(),
+              static_cast<long long>(qkv::LoadModel(model)->info().layers));
   try {
     qkv::LoadModel("./no/such/model");
   } catch (const qkv::Error& error) {
