@@ -33,7 +33,8 @@ struct GenerateArguments {
 
 GenerateOptions MakeOptions(const GenerateArguments& arguments) {
   GenerateOptions options;
-  const auto count = [](const char* name, const std::optional<std::string>& text, int64_t least, int64_t fallback) {
+  const auto count = [](const char* name, const std::optional<std::string>& text, int64_t least,
+                        int64_t fallback) {
     return text ? ParseCount(name, *text, least, INT64_MAX) : fallback;
   };
   const auto real = [](const char* name, const std::optional<std::string>& text, float fallback) {
@@ -100,7 +101,8 @@ std::string Summary(int64_t prompt, const Generated& answer) {
   return text;
 }
 
-std::vector<int64_t> EncodePrompt(const Model& model, const GenerateArguments& arguments, GenerateOptions& options) {
+std::vector<int64_t> EncodePrompt(const Model& model, const GenerateArguments& arguments,
+                                  GenerateOptions& options) {
   std::string text = ReadText(arguments.text, arguments.file, "generate");
   if (arguments.chat) {
     const ChatPrompt chat = MakeChatPrompt(model.info(), text);
@@ -108,13 +110,15 @@ std::vector<int64_t> EncodePrompt(const Model& model, const GenerateArguments& a
     if (const auto end = model.tokenizer().IdOf(chat.end_token)) options.end_ids.push_back(*end);
   }
   std::vector<int64_t> prompt = model.tokenizer().Encode(text).ids;
-  if (prompt.empty()) throw Error(ErrorCode::kInvalidArgument, "the text is empty: there is nothing to continue");
+  if (prompt.empty())
+    throw Error(ErrorCode::kInvalidArgument, "the text is empty: there is nothing to continue");
   const auto tokens = static_cast<int64_t>(prompt.size());
   const int64_t most = model.info().max_tokens;
   if (arguments.allow_long) options.session.most_tokens = std::max(most, tokens + options.max_tokens);
   if (tokens > most && !arguments.allow_long) {
-    throw Error(ErrorCode::kInvalidArgument, "the text is too long for the model (--allow-long reads it all the same)",
-                "", fmt::format("at most {} tokens", most), std::to_string(tokens));
+    throw Error(ErrorCode::kInvalidArgument,
+                "the text is too long for the model (--allow-long reads it all the same)", "",
+                fmt::format("at most {} tokens", most), std::to_string(tokens));
   }
   return prompt;
 }
@@ -151,29 +155,34 @@ Action Declare(CLI::App& parser) {
   };
   add("TEXT", arguments->text, "", "The text; - reads standard input; behind -- it may start with a dash");
   add("--file", arguments->file, "FILE", "Read the text from a file");
-  add("--model", arguments->model, "NAME|PATH", "An installed model (qkv models), a folder or a GGUF file [smollm2, else tiny]");
+  add("--model", arguments->model, "NAME|PATH",
+      "An installed model (qkv models), a folder or a GGUF file [smollm2, else tiny]");
   flag("--chat", arguments->chat, "Ask the text as a question, in the model's chat format");
   add("--max-tokens", arguments->max_tokens, "N", "Write at most N tokens [256]");
   add("--stop", arguments->stop, "TEXT", "End before this text; may repeat")->allow_extra_args(false);
-  add("--temperature", arguments->temperature, "T", "0 is always the likeliest token, 1 the model's own chances [0]");
+  add("--temperature", arguments->temperature, "T",
+      "0 is always the likeliest token, 1 the model's own chances [0]");
   add("--top-k", arguments->top_k, "K", "Choose among the K likeliest tokens only [0: all]");
   add("--top-p", arguments->top_p, "P", "Choose among the likeliest that hold probability P together [1]");
   add("--min-p", arguments->min_p, "P", "Leave out tokens under P times the likeliest one's chance [0]");
-  add("--repetition-penalty", arguments->penalty, "R", "Above 1: tokens that the text has become less likely [1]");
+  add("--repetition-penalty", arguments->penalty, "R",
+      "Above 1: tokens that the text has become less likely [1]");
   add("--seed", arguments->seed, "N", "Another seed chooses otherwise [0]");
   flag("--allow-long", arguments->allow_long, "Read on beyond the length that the model was trained for");
-  add("--dtype", arguments->dtype, "f32|bf16", "What the model is multiplied in [f32; a quantised file's own types]");
+  add("--dtype", arguments->dtype, "f32|bf16",
+      "What the model is multiplied in [f32; a quantised file's own types]");
   add("--threads", arguments->threads, "N", "Threads to use [QKV_NUM_THREADS, else all processors]");
   return [arguments] { Run(*arguments); };
 }
 
 }  // namespace
 
-const Command kGenerate{"generate", "Continue a text with a causal model, or answer a question",
-                        "Examples:\n"
-                        "  qkv generate \"The keys to the cabinet are\" --max-tokens 20\n"
-                        "  qkv generate --chat \"Why is the sky blue?\" --temperature 0.7 --top-p 0.9 --seed 1\n"
-                        "  echo \"Once upon a time\" | qkv generate - --stop .",
-                        Declare};
+const Command kGenerate{
+    "generate", "Continue a text with a causal model, or answer a question",
+    "Examples:\n"
+    "  qkv generate \"The keys to the cabinet are\" --max-tokens 20\n"
+    "  qkv generate --chat \"Why is the sky blue?\" --temperature 0.7 --top-p 0.9 --seed 1\n"
+    "  echo \"Once upon a time\" | qkv generate - --stop .",
+    Declare};
 
 }  // namespace qkv::cli

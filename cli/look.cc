@@ -184,15 +184,16 @@ void Look(const LookOptions& options) {
   view.skip_first = options.skip_first;
   view.focus = text.generated;
   if (options.token) view.focus = TokensOf(ChooseTokens(text.encoding, text.text, *options.token));
-  // Every view ranks heads by what they do for all words, and pictures show the whole heat map; JSON alone needs no
-  // more than its rows.
+  // Every view ranks heads by what they do for all words, and pictures show the whole heat map; JSON alone
+  // needs no more than its rows.
   if (options.json && plan.outputs.empty()) request.queries = view.focus;
   if (options.json) {
     const int64_t queries = view.focus.empty() ? tokens : static_cast<int64_t>(view.focus.size());
     CheckJsonSize(CountWeights(info, request, queries, tokens));
   } else if (CountWeights(info, request, tokens, tokens) > kMostFullWeights && request.top_k == 0) {
     request.top_k = kUsualTop;
-    notes.push_back(fmt::format("kept the {} strongest keys of each token only (--top chooses how many)", kUsualTop));
+    notes.push_back(
+        fmt::format("kept the {} strongest keys of each token only (--top chooses how many)", kUsualTop));
   }
 
   const ModelCapture capture = Capture(*model, text.encoding, request);
@@ -213,12 +214,14 @@ Action Declare(CLI::App& parser) {
   };
   add("TEXT", options->text, "", "The text; - reads standard input; behind -- it may start with a dash");
   add("--file", options->file, "FILE", "Read the text from a file");
-  add("--model", options->model, "NAME|PATH", "An installed model (qkv models), a folder or a GGUF file [minilm, else tiny]");
+  add("--model", options->model, "NAME|PATH",
+      "An installed model (qkv models), a folder or a GGUF file [minilm, else tiny]");
   add("--token", options->token, "T", "A word, a piece (##ing) or an index; =12 is the word 12");
   add("--layer", options->layers, "LIST", "Layers, counted from 0: 3,5-7 [all]");
   add("--head", options->heads, "LIST", "Heads, counted from 0: 3,5-7 [all]");
   add("--top", options->top, "K", "Keep the K strongest keys of each token only");
-  add("--generate", options->generate, "N", "Let the model write N tokens more, and look at what they attend to");
+  add("--generate", options->generate, "N",
+      "Let the model write N tokens more, and look at what they attend to");
   add("--output", options->outputs, "FILE", "Write a picture: .html .svg .png .pdf; may repeat")
       ->allow_extra_args(false);
   const auto flag = [&](const char* name, bool& value, const char* help) {
@@ -229,7 +232,8 @@ Action Declare(CLI::App& parser) {
   flag("--allow-long", options->allow_long, "Look at a longer text than the model was trained for");
   flag("--skip-first", options->skip_first, "Leave the first token out, which often draws most weight");
   add("--threads", options->threads, "N", "Threads to use [QKV_NUM_THREADS, else all processors]");
-  add("--dtype", options->dtype, "f32|bf16", "What the model is multiplied in [f32; a quantised file's own types]");
+  add("--dtype", options->dtype, "f32|bf16",
+      "What the model is multiplied in [f32; a quantised file's own types]");
   return [options] { Look(*options); };
 }
 

@@ -18,7 +18,8 @@ DType ParseDType(const std::string& name) {
 
 }  // namespace
 
-ModelOptions MakeModelOptions(const std::optional<std::string>& dtype, const std::optional<std::string>& threads) {
+ModelOptions MakeModelOptions(const std::optional<std::string>& dtype,
+                              const std::optional<std::string>& threads) {
   if (threads) UseThreads(*threads);
   ModelOptions options;
   if (dtype) options.dtype = ParseDType(*dtype);
@@ -30,8 +31,10 @@ std::string ChooseModel(const std::optional<std::string>& named, ModelUse use) {
   const std::string usual = use == ModelUse::kLook ? std::string(kDefaultModel) : "smollm2";
   std::string model = DefaultModel(use);
   if (model == "tiny") {
-    PrintNote(fmt::format("no other model is installed: this is tiny, which ships with qkv and has read the King James "
-                          "Bible only; `make models` gets {}", usual));
+    PrintNote(fmt::format(
+        "no other model is installed: this is tiny, which ships with qkv and has read the King James "
+        "Bible only; `make models` gets {}",
+        usual));
   } else if (model != usual) {
     PrintNote(fmt::format("{} is not installed: this is {}", usual, model));
   }

@@ -35,9 +35,9 @@ namespace fs = std::filesystem;
 // The options as they were given.
 struct TrainCommand {
   std::vector<std::string> texts;
-  std::optional<std::string> out, config, layers, heads, width, context, batch, accumulate, steps, lr, warmup, dropout,
-      weight_decay, clip, seed, dtype, export_dtype, tokenizer, validation, checkpoint_every, validate_every, sample_every, keep,
-      threads;
+  std::optional<std::string> out, config, layers, heads, width, context, batch, accumulate, steps, lr, warmup,
+      dropout, weight_decay, clip, seed, dtype, export_dtype, tokenizer, validation, checkpoint_every,
+      validate_every, sample_every, keep, threads;
   bool resume = false;
 };
 
@@ -92,15 +92,18 @@ std::string TokenizerJson(const TrainCommand& command, const fs::path& folder) {
 }
 
 train::RunOptions MakeOptions(const TrainCommand& command) {
-  if (!command.out) throw Error(ErrorCode::kInvalidArgument, "no folder for the run (see qkv train --help)", "--out");
-  if (command.texts.empty()) throw Error(ErrorCode::kInvalidArgument, "no text to train on (see qkv train --help)");
+  if (!command.out)
+    throw Error(ErrorCode::kInvalidArgument, "no folder for the run (see qkv train --help)", "--out");
+  if (command.texts.empty())
+    throw Error(ErrorCode::kInvalidArgument, "no text to train on (see qkv train --help)");
   if (command.threads) UseThreads(*command.threads);
   train::RunOptions options;
   options.folder = *command.out;
   options.texts.assign(command.texts.begin(), command.texts.end());
   options.start = command.resume ? train::Start::kResume : train::Start::kFresh;
   if (command.resume) train::ReadRunOptions(options.folder, options.decoder, options.train);
-  if (command.config) train::ReadRunJson(ReadWhole(*command.config), *command.config, options.decoder, options.train);
+  if (command.config)
+    train::ReadRunJson(ReadWhole(*command.config), *command.config, options.decoder, options.train);
   SetSizes(command, options.decoder, options.train);
   options.tokenizer_json = TokenizerJson(command, options.folder);
   if (command.export_dtype) options.exported = ParsePrecision("--export-dtype", *command.export_dtype);
@@ -124,13 +127,15 @@ void DrawLosses(const fs::path& folder) {
 std::string Summary(const train::RunResult& result, const fs::path& folder) {
   std::string text;
   if (!std::isnan(result.validation_loss) && result.validation_bytes > 0) {
-    const double bits = result.validation_loss / std::numbers::ln2 * static_cast<double>(result.validation_tokens) /
+    const double bits = result.validation_loss / std::numbers::ln2 *
+                        static_cast<double>(result.validation_tokens) /
                         static_cast<double>(result.validation_bytes);
     text = fmt::format("validation loss {:.4f} nats per token, {:.4f} bits per byte, over {} tokens\n",
                        result.validation_loss, bits, result.validation_tokens);
   }
-  return text + fmt::format("the model is in {0}: qkv generate --model {0} \"...\", qkv look --model {0} \"...\"\n",
-                            folder.string());
+  return text +
+         fmt::format("the model is in {0}: qkv generate --model {0} \"...\", qkv look --model {0} \"...\"\n",
+                     folder.string());
 }
 
 void Train(const TrainCommand& command) {
@@ -161,11 +166,14 @@ Action Declare(CLI::App& parser) {
     return parser.add_option(name, value, help)->type_name(type);
   };
   add("TEXT", command->texts, "", "Texts in UTF-8 to learn from");
-  add("--out", command->out, "DIR", "The run's folder: checkpoints, log, loss curve and, in the end, the model");
+  add("--out", command->out, "DIR",
+      "The run's folder: checkpoints, log, loss curve and, in the end, the model");
   parser.add_flag("--resume", command->resume, "Go on with the run in --out, or begin where there is none")
       ->disable_flag_override();
-  add("--config", command->config, "FILE", "Sizes and options as JSON, as run.json holds them; a flag wins over it");
-  add("--tokenizer", command->tokenizer, "bytes|FILE", "A tokenizer.json (qkv tokenizer train), or bytes [bytes]");
+  add("--config", command->config, "FILE",
+      "Sizes and options as JSON, as run.json holds them; a flag wins over it");
+  add("--tokenizer", command->tokenizer, "bytes|FILE",
+      "A tokenizer.json (qkv tokenizer train), or bytes [bytes]");
   add("--layers", command->layers, "N", "Layers [6]");
   add("--heads", command->heads, "N", "Heads of a layer [6]");
   add("--width", command->width, "N", "The model's width, a multiple of the heads [384]");
@@ -192,13 +200,14 @@ Action Declare(CLI::App& parser) {
 
 }  // namespace
 
-const Command kTrain{"train", "Train a causal attention model on texts",
-                     "Ctrl-C finishes the step and saves; --resume goes on, with the same bits as an unbroken run.\n\n"
-                     "Examples:\n"
-                     "  qkv train book.txt --out run --layers 4 --heads 4 --width 256 --steps 3000\n"
-                     "  qkv train book.txt --out run --resume\n"
-                     "  qkv tokenizer train book.txt --vocab 4096 --out tokenizer.json\n"
-                     "  qkv train book.txt --out run --tokenizer tokenizer.json --dtype bf16",
-                     Declare};
+const Command kTrain{
+    "train", "Train a causal attention model on texts",
+    "Ctrl-C finishes the step and saves; --resume goes on, with the same bits as an unbroken run.\n\n"
+    "Examples:\n"
+    "  qkv train book.txt --out run --layers 4 --heads 4 --width 256 --steps 3000\n"
+    "  qkv train book.txt --out run --resume\n"
+    "  qkv tokenizer train book.txt --vocab 4096 --out tokenizer.json\n"
+    "  qkv train book.txt --out run --tokenizer tokenizer.json --dtype bf16",
+    Declare};
 
 }  // namespace qkv::cli

@@ -67,13 +67,14 @@ void TrainProgress::Stepped(const train::StepReport& report) {
 
 void TrainProgress::Validated(int64_t step, double loss) {
   WipeLine();
-  PrintText(fmt::format("step {:>6} of {}   loss {:.4f}   validation {:.4f}   {:.0f} tokens/s   {} left\n", step, steps_, loss_,
-                        loss, TokensPerSecond(), TimeLeft()));
+  PrintText(fmt::format("step {:>6} of {}   loss {:.4f}   validation {:.4f}   {:.0f} tokens/s   {} left\n",
+                        step, steps_, loss_, loss, TokensPerSecond(), TimeLeft()));
 }
 
 void TrainProgress::Sampled(int64_t step, const train::Sample& sample) {
   WipeLine();
-  PrintText(fmt::format("step {:>6} of {}   {} » {}\n", step, steps_, OneLine(sample.prompt), OneLine(sample.text)));
+  PrintText(
+      fmt::format("step {:>6} of {}   {} » {}\n", step, steps_, OneLine(sample.prompt), OneLine(sample.text)));
 }
 
 double TrainProgress::TokensPerSecond() const {
@@ -91,8 +92,8 @@ void TrainProgress::ShowLine() {
   shown_ = Clock::now();
   const double share = static_cast<double>(step_) / static_cast<double>(std::max<int64_t>(steps_, 1));
   unfinished_line = has_line_ = true;
-  WriteToError(fmt::format("\r\x1b[K{} {:3.0f} %  step {}/{}  loss {:.4f}  {:.0f} tokens/s  {} left", Bar(share), 100 * share,
-                           step_, steps_, loss_, TokensPerSecond(), TimeLeft()));
+  WriteToError(fmt::format("\r\x1b[K{} {:3.0f} %  step {}/{}  loss {:.4f}  {:.0f} tokens/s  {} left",
+                           Bar(share), 100 * share, step_, steps_, loss_, TokensPerSecond(), TimeLeft()));
 }
 
 void TrainProgress::WipeLine() {

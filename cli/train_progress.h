@@ -10,8 +10,8 @@
 
 namespace qkv::cli {
 
-// A line of its own on a terminal (standard error), renewed a few times a second; and on standard output a line a
-// validation and one a sample, which stay.
+// A line of its own on a terminal (standard error), renewed a few times a second; and on standard output a line
+// a validation and one a sample, which stay.
 class TrainProgress {
  public:
   explicit TrainProgress(int64_t steps);

@@ -22,14 +22,15 @@ struct ModelInfo {
   std::string name;          // as the user named it
   std::string architecture;  // "bert", "llama", "gpt2", ...
   int64_t layers = 0, heads = 0, kv_heads = 0, width = 0, vocab = 0;
-  int64_t max_tokens = 0;    // positions that the model knows
+  int64_t max_tokens = 0;  // positions that the model knows
   int64_t parameters = 0;
   bool causal = false;
   std::vector<int64_t> end_ids;  // tokens that end a text, where the model is causal
   std::string chat_template;     // the program (Jinja) that its files carry, where they do
 };
 
-// Texts longer than a model was trained for: refused, or looked at where its positions allow it (rotary ones do).
+// Texts longer than a model was trained for: refused, or looked at where its positions allow it (rotary ones
+// do).
 enum class LengthRule { kTrained, kAny };
 
 // What to capture: empty lists mean all of them. Indexes count from 0.
@@ -47,8 +48,8 @@ struct OpenLayer {
   std::vector<std::string> tokens;  // labels, one for each row of the input
   MultiHeadConfig config;
   MultiHeadParameters parameters;
-  std::vector<float> input;         // (T, d_in), as the projections get it
-  uint64_t seed = 0;                // of random parameters
+  std::vector<float> input;  // (T, d_in), as the projections get it
+  uint64_t seed = 0;         // of random parameters
 };
 
 // Const after loading and usable from many threads at once.
@@ -70,8 +71,8 @@ class QKV_API Model {
   virtual ModelCapture Look(const Encoding& text, const LookRequest& request,
                             std::vector<float>* hidden = nullptr) const = 0;
 
-  // One sequence's hidden states on their way, (L + 1, T, C): the embeddings, then what each layer makes of them, the
-  // last of them as Forward's. Errors as Forward's.
+  // One sequence's hidden states on their way, (L + 1, T, C): the embeddings, then what each layer makes of
+  // them, the last of them as Forward's. Errors as Forward's.
   virtual std::vector<float> Layers(const std::vector<int64_t>& ids, const Progress& progress = {}) const = 0;
 
   // A layer's input for this text and a copy of its parameters, in float32. Errors as Look's;
@@ -80,19 +81,22 @@ class QKV_API Model {
 };
 
 struct ModelOptions {
-  // What parameters and activations are kept and multiplied in: kF32 or kBF16. bfloat16 halves the memory and is
-  // several times faster where the machine has instructions for it; sums, norms and softmax stay float32.
-  // None: float32; matrices that the file holds quantised stay so in memory, decoding multiplies with them as they
-  // are, and prompts in bfloat16.
+  // What parameters and activations are kept and multiplied in: kF32 or kBF16. bfloat16 halves the memory and
+  // is several times faster where the machine has instructions for it; sums, norms and softmax stay float32.
+  // None: float32; matrices that the file holds quantised stay so in memory, decoding multiplies with them as
+  // they are, and prompts in bfloat16.
   std::optional<DType> dtype = {};
 };
 
 // A model directory (config.json, model.safetensors, tokenizer files) or an installed model's name.
-// Error{kInvalidArgument}: no such name, and how to get it, another dtype; kFile: what is missing, damaged or unsupported, by name.
-QKV_API std::unique_ptr<const Model> LoadModel(const std::string& name_or_path, const ModelOptions& options = {});
+// Error{kInvalidArgument}: no such name, and how to get it, another dtype; kFile: what is missing, damaged or
+// unsupported, by name.
+QKV_API std::unique_ptr<const Model> LoadModel(const std::string& name_or_path,
+                                               const ModelOptions& options = {});
 
 // Models that are known by name, present or not. `make models` installs them in $QKV_MODELS, else
-// $XDG_DATA_HOME/qkv/models, else ~/.local/share/qkv/models; those that ship with qkv are in share/qkv/models beside it.
+// $XDG_DATA_HOME/qkv/models, else ~/.local/share/qkv/models; those that ship with qkv are in share/qkv/models
+// beside it.
 struct KnownModel {
   std::string name, description, licence, checksum;  // SHA-256 of its weights file
   std::filesystem::path path;                        // where it is or would be
@@ -106,8 +110,8 @@ inline constexpr std::string_view kDefaultModel = "minilm";
 // What a model is wanted for: only causal ones can generate.
 enum class ModelUse { kLook, kGenerate };
 
-// The model for those who name none: the first of minilm (not for kGenerate) and smollm2 that is installed, else tiny,
-// which ships with qkv. Where that is missing, too: the first one, which LoadModel says how to get.
+// The model for those who name none: the first of minilm (not for kGenerate) and smollm2 that is installed,
+// else tiny, which ships with qkv. Where that is missing, too: the first one, which LoadModel says how to get.
 QKV_API std::string DefaultModel(ModelUse use);
 
 }  // namespace qkv

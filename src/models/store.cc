@@ -49,15 +49,17 @@ fs::path HomeFolder() {
   return user != nullptr ? user->pw_dir : "/";
 }
 
-// Beside the program or library that this code is in, wherever that was moved to: share/qkv/models in the nearest of
-// the folders above it, PREFIX for PREFIX/bin/qkv, PREFIX/lib/libqkv.so and PREFIX/lib/ARCHITECTURE/libqkv.so.
+// Beside the program or library that this code is in, wherever that was moved to: share/qkv/models in the
+// nearest of the folders above it, PREFIX for PREFIX/bin/qkv, PREFIX/lib/libqkv.so and
+// PREFIX/lib/ARCHITECTURE/libqkv.so.
 fs::path ShippedFolder() {
   constexpr int kFoldersAbove = 3;
   Dl_info own{};
   std::error_code failed;
   if (dladdr(reinterpret_cast<const void*>(&ShippedFolder), &own) == 0) return {};
   // A program's own name is what it was called by, perhaps without a folder.
-  fs::path file = fs::path(own.dli_fname).has_parent_path() ? fs::path(own.dli_fname) : fs::path("/proc/self/exe");
+  fs::path file =
+      fs::path(own.dli_fname).has_parent_path() ? fs::path(own.dli_fname) : fs::path("/proc/self/exe");
   fs::path above = fs::canonical(file, failed).parent_path();
   const fs::path first = above / "share/qkv/models";
   for (int i = 0; i < kFoldersAbove; ++i, above = above.parent_path()) {
@@ -104,19 +106,20 @@ std::vector<KnownModel> KnownModels() {
   }
   for (const auto& [name, weights, bytes, checksum, licence, description] : Rows<6>("shipped")) {
     const fs::path path = ShippedFolder() / name;
-    models.push_back({std::string(name), std::string(description), std::string(licence), std::string(checksum), path,
-                      HasSize(path / weights, bytes), true});
+    models.push_back({std::string(name), std::string(description), std::string(licence), std::string(checksum),
+                      path, HasSize(path / weights, bytes), true});
   }
   return models;
 }
 
 std::string DefaultModel(ModelUse use) {
-  const std::vector<std::string> wanted = use == ModelUse::kLook
-                                              ? std::vector<std::string>{std::string(kDefaultModel), "smollm2", "tiny"}
-                                              : std::vector<std::string>{"smollm2", "tiny"};
+  const std::vector<std::string> wanted =
+      use == ModelUse::kLook ? std::vector<std::string>{std::string(kDefaultModel), "smollm2", "tiny"}
+                             : std::vector<std::string>{"smollm2", "tiny"};
   const std::vector<KnownModel> models = KnownModels();
   for (const std::string& name : wanted) {
-    const auto found = std::find_if(models.begin(), models.end(), [&](const auto& m) { return m.name == name; });
+    const auto found =
+        std::find_if(models.begin(), models.end(), [&](const auto& m) { return m.name == name; });
     if (found != models.end() && found->installed) return name;
   }
   return wanted.front();
@@ -127,8 +130,8 @@ fs::path FindModel(const std::string& name_or_path) {
     if (model.name != name_or_path) continue;
     if (model.installed) return model.path;
     if (model.ships) {
-      throw Error(ErrorCode::kInvalidArgument, "the model ships with qkv but is not where it should be", model.name,
-                  model.path.string());
+      throw Error(ErrorCode::kInvalidArgument, "the model ships with qkv but is not where it should be",
+                  model.name, model.path.string());
     }
     throw Error(ErrorCode::kInvalidArgument,
                 "the model is not installed in " + ModelsFolder().string() +

@@ -91,8 +91,10 @@ void FileWriter::Fail(int error) const { FailToWrite(file_, error); }
 void FileWriter::Write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t written = write(descriptor_, bytes.data(), bytes.size());
-    if (written >= 0) bytes = bytes.subspan(static_cast<size_t>(written));
-    else if (errno != EINTR) Fail(errno);
+    if (written >= 0)
+      bytes = bytes.subspan(static_cast<size_t>(written));
+    else if (errno != EINTR)
+      Fail(errno);
   }
 }
 
@@ -112,7 +114,8 @@ void RemoveUnfinished(const fs::path& file) {
   std::vector<fs::path> unfinished;
   for (const auto& entry : fs::directory_iterator(file.has_parent_path() ? file.parent_path() : ".", ignored)) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with(start) && name.size() == start.size() + kRandomLetters) unfinished.push_back(entry.path());
+    if (name.starts_with(start) && name.size() == start.size() + kRandomLetters)
+      unfinished.push_back(entry.path());
   }
   for (const fs::path& path : unfinished) fs::remove(path, ignored);
 }

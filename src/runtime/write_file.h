@@ -11,8 +11,9 @@
 
 namespace qkv {
 
-// Writes beside the file, and Commit() renames: until then the old file, or none, is what others see, whether the
-// disk is full or the process is killed. What is not a regular file (/dev/stdout, a pipe) is written as it is.
+// Writes beside the file, and Commit() renames: until then the old file, or none, is what others see, whether
+// the disk is full or the process is killed. What is not a regular file (/dev/stdout, a pipe) is written as it
+// is.
 class FileWriter {
  public:
   // Error{kIo} naming the file, from every call.

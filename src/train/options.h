@@ -12,7 +12,7 @@ enum class Precision {
 };
 
 struct TrainOptions {
-  int64_t steps = 1000;        // of the whole run, 0 for an untrained model: where the learning rate's cosine ends
+  int64_t steps = 1000;  // of the whole run, 0 for an untrained model: where the learning rate's cosine ends
   int64_t warmup_steps = 100;  // the learning rate rises linearly over them
   int64_t batch = 8;           // sequences of one forward and backward
   int64_t length = 256;        // tokens of each, at most the decoder's context

@@ -82,8 +82,8 @@ void CheckSameRun(const CheckpointInfo& saved, const DecoderConfig& config, Trai
   options.steps = saved.options.steps;
   const Difference difference = FirstDifference(saved.config, saved.options, config, options);
   if (difference.key.empty()) return;
-  throw Error(ErrorCode::kInvalidArgument, "contradicts the run that is resumed", difference.key, difference.first,
-              difference.second);
+  throw Error(ErrorCode::kInvalidArgument, "contradicts the run that is resumed", difference.key,
+              difference.first, difference.second);
 }
 
 // The folder made ready: tokenizer, options and tokens are there and agree with the options.
@@ -94,8 +94,8 @@ class Workspace {
       : paths_{options.folder}, tokenizer_(std::move(tokenizer)) {
     MakeFolder(paths_.tokens());
     if (!fs::exists(paths_.train()) || TokenShard(paths_.train()).source() != source) {
-      WriteShards(options.texts, *tokenizer_, options.validation_share, source, paths_.train(), paths_.validation(),
-                  progress);
+      WriteShards(options.texts, *tokenizer_, options.validation_share, source, paths_.train(),
+                  paths_.validation(), progress);
     }
     WriteWholeFile(paths_.tokenizer(), options.tokenizer_json);
     train_.emplace(paths_.train());
@@ -118,8 +118,8 @@ void CheckSameSource(const std::string& source, const Paths& paths) {
   if (!fs::exists(paths.train())) return;
   const TokenShard shard(paths.train());
   if (shard.source() == source) return;
-  throw Error(ErrorCode::kInvalidArgument, "other texts or another tokenizer than the run's", "--resume", shard.source(),
-              source);
+  throw Error(ErrorCode::kInvalidArgument, "other texts or another tokenizer than the run's", "--resume",
+              shard.source(), source);
 }
 
 struct Beginning {
@@ -132,7 +132,8 @@ Beginning Begin(const RunOptions& options, const DecoderConfig& config, const st
   const Checkpoints checkpoints(paths.checkpoints());
   const bool holds_run = fs::exists(paths.run()) || !checkpoints.Steps().empty();
   if (options.start == Start::kFresh && holds_run) {
-    throw Error(ErrorCode::kInvalidArgument, "the folder holds a run: --resume goes on with it", options.folder.string());
+    throw Error(ErrorCode::kInvalidArgument, "the folder holds a run: --resume goes on with it",
+                options.folder.string());
   }
   if (checkpoints.Steps().empty()) return {InitialState(config, options.train.seed), 0};
   LoadedCheckpoint loaded = checkpoints.ReadLast();
@@ -145,7 +146,10 @@ class Loop {
  public:
   Loop(const RunOptions& options, const DecoderConfig& config, Workspace& workspace, Beginning beginning,
        const RunEvents& events)
-      : options_(options), events_(events), workspace_(workspace), checkpoints_(workspace.paths().checkpoints()),
+      : options_(options),
+        events_(events),
+        workspace_(workspace),
+        checkpoints_(workspace.paths().checkpoints()),
         batches_(workspace.train(), options.train.length, options.train.seed),
         log_(workspace.paths().log(), beginning.log_bytes),
         trainer_(config, options.train, std::move(beginning.state)) {

@@ -22,7 +22,8 @@ namespace {
 }
 
 // Adds a line's number of `key` at its step, where it has one.
-void AddPoint(const nlohmann::json& line, const char* key, std::vector<double>& steps, std::vector<double>& values) {
+void AddPoint(const nlohmann::json& line, const char* key, std::vector<double>& steps,
+              std::vector<double>& values) {
   const auto step = line.find("step"), value = line.find(key);
   if (step == line.end() || value == line.end() || !step->is_number() || !value->is_number()) return;
   steps.push_back(step->get<double>());
@@ -52,15 +53,17 @@ void RunLog::Append(const std::string& line) {
   std::string_view rest = line;
   while (!rest.empty()) {
     const ssize_t written = write(descriptor_, rest.data(), rest.size());
-    if (written >= 0) rest.remove_prefix(static_cast<size_t>(written));
-    else if (errno != EINTR) Fail(file_, errno);
+    if (written >= 0)
+      rest.remove_prefix(static_cast<size_t>(written));
+    else if (errno != EINTR)
+      Fail(file_, errno);
   }
   bytes_ += static_cast<int64_t>(line.size());
 }
 
 void RunLog::Add(const StepReport& report) {
-  Append(fmt::format("{{\"step\": {}, \"loss\": {}, \"gradient_norm\": {}, \"lr\": {}, \"tokens\": {}}}\n", report.step + 1,
-                     report.loss, report.gradient_norm, report.learning_rate, report.tokens));
+  Append(fmt::format("{{\"step\": {}, \"loss\": {}, \"gradient_norm\": {}, \"lr\": {}, \"tokens\": {}}}\n",
+                     report.step + 1, report.loss, report.gradient_norm, report.learning_rate, report.tokens));
 }
 
 void RunLog::AddValidation(int64_t step, double loss) {

@@ -13,8 +13,8 @@ namespace qkv::train {
 
 class RunLog {
  public:
-  // Cuts the file to its first `bytes` bytes and appends from there. Error{kIo} naming the file; kFile where it is
-  // shorter.
+  // Cuts the file to its first `bytes` bytes and appends from there. Error{kIo} naming the file; kFile where it
+  // is shorter.
   RunLog(const std::filesystem::path& file, int64_t bytes);
   ~RunLog();
   RunLog(const RunLog&) = delete;

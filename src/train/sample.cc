@@ -27,8 +27,8 @@ std::vector<TensorEntry> EntriesOf(const ParameterTable& table, std::span<const 
     entry.name = StoredName(parameter.name);
     entry.shape.assign(parameter.shape.size.begin(), parameter.shape.size.begin() + parameter.shape.rank);
     entry.elements = parameter.size();
-    entry.bytes = std::as_bytes(parameters.subspan(static_cast<size_t>(parameter.offset),
-                                                   static_cast<size_t>(parameter.size())));
+    entry.bytes = std::as_bytes(
+        parameters.subspan(static_cast<size_t>(parameter.offset), static_cast<size_t>(parameter.size())));
   }
   return entries;
 }
@@ -40,10 +40,12 @@ CausalModel ModelOf(const DecoderConfig& decoder, std::span<const float> paramet
   const auto entries = std::make_shared<const std::vector<TensorEntry>>(EntriesOf(table, parameters));
   const CausalConfig config = ReadGpt2Config(ParseConfig(ConfigJson(decoder, Precision::kFloat32), kWhere));
   const auto find = [&](std::string_view name) {
-    const auto found = std::find_if(entries->begin(), entries->end(), [&](const auto& e) { return e.name == name; });
+    const auto found =
+        std::find_if(entries->begin(), entries->end(), [&](const auto& e) { return e.name == name; });
     return found == entries->end() ? nullptr : &*found;
   };
-  return {CausalInfo(kWhere, config, table.count()), config,          CausalTensors(kGpt2Names, find, kWhere), entries,
+  return {CausalInfo(kWhere, config, table.count()), config,
+          CausalTensors(kGpt2Names, find, kWhere),   entries,
           TokenizerFromJson(tokenizer_json, kWhere), std::nullopt};
 }
 
