@@ -139,7 +139,8 @@ void CheckBelow(int64_t index, int64_t size, const char* option, const char* thi
 OpenLayer Open(const ExplainOptions& options, const std::string& text, ExplainPlan& plan) {
   std::unique_ptr<const Model> model;
   if (!plan.random) {
-    model = LoadModel(options.model.value_or(std::string(kDefaultModel)));
+    // In float32, since that is what the steps are computed in.
+    model = LoadModel(options.model.value_or(std::string(kDefaultModel)), {DType::kF32});
     CheckBelow(plan.layer, model->info().layers, "--layer", "layers");
   }
   const int64_t heads = model ? model->info().heads : plan.random->heads;

@@ -10,9 +10,11 @@
 #include <vector>
 
 #include "qkv/capture.h"
+#include "qkv/explanation.h"
 #include "qkv/export.h"
 #include "qkv/layers.h"
 #include "qkv/progress.h"
+#include "qkv/rope.h"
 #include "qkv/tensor.h"
 #include "qkv/tokenizer.h"
 
@@ -41,7 +43,28 @@ struct LookRequest {
   Progress progress;
 };
 
-// One attention layer laid open: what comes in for a text, and the parameters that it meets.
+// What stands before the projections in layers that normalise first: input = the norm of hidden.
+struct OpenNorm {
+  ExplainedNorm kind = ExplainedNorm::kRms;
+  float epsilon = 0;
+  std::vector<float> hidden;       // (T, d_in)
+  std::vector<float> gain, shift;  // (d_in); shift empty: zeros
+};
+
+// RMS norms of each head's q and k, before they turn.
+struct OpenHeadNorms {
+  std::vector<float> q, k;  // gains, (d_k)
+  float epsilon = 0;
+};
+
+// How q and k turn: cos and sin (T, R / 2), a row for each token.
+struct OpenRope {
+  RopePairing pairing = RopePairing::kHalf;
+  RopeTable table;
+};
+
+// One attention layer laid open: what comes in for a text, and the parameters that it meets. Beyond what
+// MultiHeadAttention knows, decoders have the optional parts.
 struct OpenLayer {
   std::string model;                // its name or path; empty: none, random parameters
   int64_t layer = 0;                // counts from 0
@@ -49,7 +72,12 @@ struct OpenLayer {
   MultiHeadConfig config;
   MultiHeadParameters parameters;
   std::vector<float> input;  // (T, d_in), as the projections get it
-  uint64_t seed = 0;         // of random parameters
+  std::optional<OpenNorm> norm;
+  std::optional<OpenHeadNorms> head_norms;
+  std::optional<OpenRope> rope;
+  std::optional<float> scale;     // of scores; none: 1 / sqrt(d_k)
+  std::optional<int64_t> window;  // a token sees so many, itself among them; none: all
+  uint64_t seed = 0;              // of random parameters
 };
 
 // Const after loading and usable from many threads at once.
@@ -75,9 +103,9 @@ class QKV_API Model {
   // them, the last of them as Forward's. Errors as Forward's.
   virtual std::vector<float> Layers(const std::vector<int64_t>& ids, const Progress& progress = {}) const = 0;
 
-  // A layer's input for this text and a copy of its parameters, in float32. Errors as Look's;
-  // kInvalidArgument too for a family whose attention is not that of MultiHeadAttention.
-  virtual OpenLayer Open(const Encoding& text, int64_t layer) const;
+  // A layer's input for this text and a copy of its parameters, in float32 (what files hold quantised, made
+  // float32). Errors as Look's.
+  virtual OpenLayer Open(const Encoding& text, int64_t layer) const = 0;
 };
 
 struct ModelOptions {

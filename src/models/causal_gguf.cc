@@ -187,10 +187,10 @@ std::unique_ptr<const Model> LoadGguf(const std::string& name, const std::filesy
   CausalConfig config = ReadConfig(*file, all, architecture);
   config.end_ids = EndTokens(all, config.vocab);
   const CausalTensors tensors(architecture == "gpt2" ? kGgufGpt2Names : kGgufLlamaNames,
-                              [&](std::string_view tensor) { return file->Find(tensor); }, path.string());
+                              [file](std::string_view tensor) { return file->Find(tensor); }, path.string());
   ModelInfo info = CausalInfo(name, config, CountParameters(*file));
   info.chat_template = all.StringOr("tokenizer.chat_template", "");
-  return std::make_unique<CausalModel>(std::move(info), config, tensors, file, tokenizer.get(), options.dtype);
+  return std::make_unique<CausalModel>(std::move(info), config, tensors, tokenizer.get(), options.dtype);
 }
 
 }  // namespace qkv

@@ -51,12 +51,12 @@ std::unique_ptr<const Model> LoadFolder(const ModelSource& source, const CausalC
   constexpr std::launch kBeside = std::launch::async | std::launch::deferred;
   auto tokenizer = std::async(kBeside, [&] { return LoadTokenizer(source.folder); });
   const auto files = std::make_shared<const TensorFiles>(source.folder);
-  const CausalTensors tensors(names, [&](std::string_view name) { return files->Find(name); },
+  const CausalTensors tensors(names, [files](std::string_view name) { return files->Find(name); },
                               source.folder.string());
   ModelInfo info = CausalInfo(source.name, config, CountParameters(*files));
   info.chat_template = ReadChatTemplate(source.folder);
   info.end_ids = ReadEndTokens(source, config);
-  return std::make_unique<CausalModel>(std::move(info), config, tensors, files, tokenizer.get(),
+  return std::make_unique<CausalModel>(std::move(info), config, tensors, tokenizer.get(),
                                        source.options.dtype);
 }
 

@@ -38,26 +38,6 @@ Floats Allocated(int64_t count) {
   return floats;
 }
 
-// (outputs, inputs), whatever the file has it as.
-Floats ReadWeight(const CausalTensors& tensors, const NamedPart& part, int64_t inputs, CausalNames::Rows lies) {
-  const std::string name = part.module + ".weight";
-  if (lies == CausalNames::Rows::kInputs) {
-    const Floats from = tensors.RequireFloats(name, {inputs, part.outputs});
-    Floats to = Allocated(part.outputs * inputs);
-    ParallelFor(part.outputs, [&](int64_t row, int) {
-      for (int64_t i = 0; i < inputs; ++i) {
-        to.converted[row * inputs + i] = from.values[static_cast<size_t>(i * part.outputs + row)];
-      }
-    });
-    return to;
-  }
-  const auto blocks = BlocksOf(tensors.Require(name, {part.outputs, inputs}));
-  if (!blocks) return tensors.RequireFloats(name, {part.outputs, inputs});
-  Floats floats = Allocated(part.outputs * inputs);
-  Dequantise(*blocks, 0, part.outputs, DType::kF32, floats.converted.data());
-  return floats;
-}
-
 // All parts' blocks, or nothing where one is not quantised.
 std::vector<QuantisedMatrix> ReadBlocks(const CausalTensors& tensors, const std::vector<NamedPart>& parts,
                                         int64_t inputs) {
@@ -89,6 +69,25 @@ std::vector<Floats> ReadBiases(const CausalTensors& tensors, const std::vector<N
 }
 
 }  // namespace
+
+Floats ReadWeight(const CausalTensors& tensors, const NamedPart& part, int64_t inputs, CausalNames::Rows lies) {
+  const std::string name = part.module + ".weight";
+  if (lies == CausalNames::Rows::kInputs) {
+    const Floats from = tensors.RequireFloats(name, {inputs, part.outputs});
+    Floats to = Allocated(part.outputs * inputs);
+    ParallelFor(part.outputs, [&](int64_t row, int) {
+      for (int64_t i = 0; i < inputs; ++i) {
+        to.converted[row * inputs + i] = from.values[static_cast<size_t>(i * part.outputs + row)];
+      }
+    });
+    return to;
+  }
+  const auto blocks = BlocksOf(tensors.Require(name, {part.outputs, inputs}));
+  if (!blocks) return tensors.RequireFloats(name, {part.outputs, inputs});
+  Floats floats = Allocated(part.outputs * inputs);
+  Dequantise(*blocks, 0, part.outputs, DType::kF32, floats.converted.data());
+  return floats;
+}
 
 StoredLinear ReadMatrix(const CausalTensors& tensors, int64_t inputs, const std::vector<NamedPart>& parts,
                       const MatrixOptions& options) {

@@ -26,6 +26,9 @@ struct MatrixOptions {
 StoredLinear ReadMatrix(const CausalTensors& tensors, int64_t inputs, const std::vector<NamedPart>& parts,
                       const MatrixOptions& options);
 
+// One part's weight (outputs, inputs) in float32, whatever the file has it as.
+Floats ReadWeight(const CausalTensors& tensors, const NamedPart& part, int64_t inputs, CausalNames::Rows lies);
+
 // A matrix whose rows are looked up, quantised or not, where it lies in its file.
 class RowTable {
  public:

@@ -51,11 +51,11 @@ ModelInfo CausalInfo(const std::string& name, const CausalConfig& config, int64_
   return info;
 }
 
-CausalModel::CausalModel(ModelInfo info, CausalConfig config, const CausalTensors& tensors, KeptFiles files,
-                 std::unique_ptr<const Tokenizer> tokenizer, std::optional<DType> dtype)
+CausalModel::CausalModel(ModelInfo info, CausalConfig config, const CausalTensors& tensors,
+                         std::unique_ptr<const Tokenizer> tokenizer, std::optional<DType> dtype)
     : info_(std::move(info)),
       config_(std::move(config)),
-      files_(std::move(files)),
+      tensors_(tensors),
       tokenizer_(std::move(tokenizer)),
       embeddings_(tensors, tensors.Module(tensors.names().embeddings) + ".weight", config_.vocab, config_.width),
       final_norm_(tensors, config_, tensors.Module(tensors.names().final_norm)),

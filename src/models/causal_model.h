@@ -18,9 +18,6 @@
 
 namespace qkv {
 
-// Whatever the tensors' entries point into, kept as long as the model.
-using KeptFiles = std::shared_ptr<const void>;
-
 ModelInfo CausalInfo(const std::string& name, const CausalConfig& config, int64_t parameters);
 
 class CausalModel : public Model {
@@ -38,8 +35,8 @@ class CausalModel : public Model {
   using Attend = std::function<void(int64_t layer, const LayerAttention& attention,
                                     const AttentionOptions& options)>;
 
-  CausalModel(ModelInfo info, CausalConfig config, const CausalTensors& tensors, KeptFiles files,
-          std::unique_ptr<const Tokenizer> tokenizer, std::optional<DType> dtype);
+  CausalModel(ModelInfo info, CausalConfig config, const CausalTensors& tensors,
+              std::unique_ptr<const Tokenizer> tokenizer, std::optional<DType> dtype);
 
   const ModelInfo& info() const override { return info_; }
   const Tokenizer& tokenizer() const override { return *tokenizer_; }
@@ -48,6 +45,7 @@ class CausalModel : public Model {
   ModelCapture Look(const Encoding& text, const LookRequest& request,
                     std::vector<float>* hidden) const override;
   std::vector<float> Layers(const std::vector<int64_t>& ids, const Progress& progress) const override;
+  OpenLayer Open(const Encoding& text, int64_t layer) const override;
 
   const CausalConfig& config() const { return config_; }
   Buffers MakeBuffers(int64_t rows) const;
@@ -68,7 +66,7 @@ class CausalModel : public Model {
 
   ModelInfo info_;
   CausalConfig config_;
-  KeptFiles files_;
+  CausalTensors tensors_;
   std::unique_ptr<const Tokenizer> tokenizer_;
   RowTable embeddings_;  // (V, C)
   std::optional<RowTable> positions_;  // (max_tokens, C), where positions are learned

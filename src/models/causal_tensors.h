@@ -35,7 +35,7 @@ class CausalTensors {
  public:
   using Find = std::function<const TensorEntry*(std::string_view)>;
 
-  // `where` names the file or folder in errors. The entries that `find` gives outlive this.
+  // `where` names the file or folder in errors. `find` keeps alive what its entries point into.
   CausalTensors(const CausalNames& names, Find find, std::string where);
 
   const CausalNames& names() const { return names_; }

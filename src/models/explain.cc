@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "layers/linear.h"
+#include "layers/multi_head_sizes.h"
+#include "layers/rms_norm.h"
 #include "qkv/attention.h"
 #include "qkv/error.h"
 #include "runtime/memory.h"
@@ -65,11 +67,8 @@ class Heads {
   std::vector<float> q, k, v;
   int64_t heads = 1, kv_heads = 1, length = 0, d_k = 0, d_v = 0;
 
-  // (H, T, T): scores or weights of every pair. `scale` empty: 1 / sqrt(d_k).
-  std::vector<float> Pairs(RowKind kind, std::optional<float> scale, Causal causal) const {
-    AttentionOptions options;
-    options.scale = scale;
-    options.causal = causal;
+  // (H, T, T): scores or weights of every pair.
+  std::vector<float> Pairs(RowKind kind, const AttentionOptions& options) const {
     CaptureRequest request;
     request.row_kind = kind;
     request.rows.emplace(static_cast<size_t>(length));
@@ -109,10 +108,20 @@ class Explainer {
   ExplainedTensor PerHead(std::string symbol, std::vector<float> values, Axis columns) const;
   ExplainedTensor Rows(std::string symbol, std::vector<float> values, int64_t width) const;
 
+  bool Visible(int64_t i, int64_t j) const;
+  // The layer's own options, with or without its mask.
+  AttentionOptions Masked() const;
+  AttentionOptions Unmasked(float scale) const;
+  std::vector<float> Output(const std::vector<float>& heads) const;
+
+  void AddInput();
   void Project();
   void AddProjection(const char* name, const std::vector<float>& weight, const std::vector<float>& bias,
                      int64_t heads, int64_t width, const std::vector<float>& rows);
   void Split();
+  ExplainedTensor OfHeads(const char* symbol, const std::vector<float>& values, int64_t heads) const;
+  void NormaliseHeads();
+  void Turn();
   void AddScores();
   void AddWeights();
   void AddOtherOrder();
@@ -126,8 +135,7 @@ class Explainer {
   int64_t length_;
   Explanation result_;
   Heads heads_;
-  std::optional<MultiHeadAttention> whole_;  // the layer itself
-  std::vector<float> weights_, out_;         // (H, T, T), (H, T, Dv)
+  std::vector<float> weights_, out_, dropped_out_;  // (H, T, T), (H, T, Dv) twice
 };
 
 Explainer::Explainer(const OpenLayer& layer, const ExplainRequest& request)
@@ -150,6 +158,12 @@ Explainer::Explainer(const OpenLayer& layer, const ExplainRequest& request)
   r.d_k = simplified() ? config_.d_in : config_.d_k.value_or(config_.d_out / config_.num_heads);
   r.d_v = simplified() ? config_.d_in : config_.d_v.value_or(config_.d_out / config_.num_heads);
   r.causal = config_.causal != Causal::kNone;
+  r.window = r.causal ? layer.window : std::nullopt;
+  r.scale = simplified() ? 1 : layer.scale.value_or(1 / std::sqrt(static_cast<float>(r.d_k)));
+  r.norm = layer.norm ? layer.norm->kind : ExplainedNorm::kNone;
+  r.epsilon = layer.norm ? layer.norm->epsilon : 0;
+  r.pairs = layer.rope && layer.rope->pairing == RopePairing::kAdjacent ? ExplainedPairs::kAdjacent
+                                                                       : ExplainedPairs::kHalf;
   r.dropout_p = request.dropout_p;
   r.seed = layer.model.empty() ? layer.seed : request.seed;
   if (simplified() && request.dropout_p != 0)
@@ -166,8 +180,24 @@ Explainer::Explainer(const OpenLayer& layer, const ExplainRequest& request)
     Refuse("only self-attention is explained", "d_context", "none", std::to_string(*config_.d_context));
   MultiHeadConfig config = config_;
   config.dropout = request.dropout_p;
-  config.dtype = DType::kF32;
-  whole_.emplace(config, layer.parameters);  // checks what was not checked here
+  multi_head::CheckParameters(config, multi_head::CheckedSizes(config), layer.parameters);
+}
+
+bool Explainer::Visible(int64_t i, int64_t j) const {
+  return j <= i && (!result_.window || j > i - *result_.window);
+}
+
+AttentionOptions Explainer::Unmasked(float scale) const {
+  AttentionOptions options;
+  options.scale = scale;
+  return options;
+}
+
+AttentionOptions Explainer::Masked() const {
+  AttentionOptions options = Unmasked(result_.scale);
+  options.causal = config_.causal;
+  if (result_.window) options.window.left = *result_.window - 1;
+  return options;
 }
 
 // Parameters packed twice and once shown; the pairs of tokens that the steps keep, and as many while they are
@@ -199,7 +229,7 @@ ExplainedTensor Explainer::Rows(std::string symbol, std::vector<float> values, i
 }
 
 Explanation Explainer::Run() {
-  Add(StepKind::kInput).tensors = {Rows("X", layer_.input, config_.d_in)};
+  AddInput();
   if (simplified()) {
     heads_ = {layer_.input, layer_.input, layer_.input, 1, 1, length_, config_.d_in, config_.d_in};
   } else {
@@ -211,6 +241,21 @@ Explanation Explainer::Run() {
   AddSum();
   if (all_heads()) AddOutput();
   return std::move(result_);
+}
+
+void Explainer::AddInput() {
+  const int64_t width = config_.d_in;
+  const ExplainedTensor x = Rows("X", layer_.input, width);
+  if (!layer_.norm) {
+    Add(StepKind::kInput).tensors = {x};
+    return;
+  }
+  const OpenNorm& norm = *layer_.norm;
+  Add(StepKind::kInput).tensors = {Rows("H", norm.hidden, width)};
+  auto& tensors = Add(StepKind::kNorm).tensors;
+  tensors.push_back({"g", Shape{width}, Axis::kChannels, norm.gain});
+  if (!norm.shift.empty()) tensors.push_back({"b", Shape{width}, Axis::kChannels, norm.shift});
+  tensors.push_back(x);
 }
 
 void Explainer::Project() {
@@ -243,6 +288,8 @@ void Explainer::Project() {
   auto& tensors = result_.steps.back().tensors;
   std::stable_partition(tensors.begin(), tensors.end(), [](const auto& t) { return t.symbol.size() > 1; });
   if (all_heads()) Split();
+  if (layer_.head_norms) NormaliseHeads();
+  if (layer_.rope) Turn();
 }
 
 // Of all heads, or of the part of one.
@@ -269,41 +316,79 @@ void Explainer::Split() {
                                    {"V", Shape{1, r.kv_heads, length_, r.d_v}, Axis::kChannels, heads_.v}};
 }
 
+// Of (H or Hkv, T, width) values: all heads, or the one that the explained head reads.
+ExplainedTensor Explainer::OfHeads(const char* symbol, const std::vector<float>& values, int64_t heads) const {
+  const int64_t width = static_cast<int64_t>(values.size()) / heads / length_;
+  if (all_heads()) return {symbol, Shape{1, heads, length_, width}, Axis::kChannels, values};
+  const auto first = values.begin() + result_.head * heads / result_.heads * length_ * width;
+  return {symbol, Shape{1, length_, width}, Axis::kChannels, {first, first + length_ * width}};
+}
+
+void Explainer::NormaliseHeads() {
+  const OpenHeadNorms& norms = *layer_.head_norms;
+  const auto normalise = [&](const std::vector<float>& gain, std::vector<float>& rows) {
+    RmsNorm(gain, norms.epsilon).Forward(rows.data(), static_cast<int64_t>(rows.size()) / result_.d_k, rows.data());
+  };
+  normalise(norms.q, heads_.q);
+  normalise(norms.k, heads_.k);
+  Add(StepKind::kHeadNorm).tensors = {{"g_Q", Shape{result_.d_k}, Axis::kChannels, norms.q},
+                                      {"g_K", Shape{result_.d_k}, Axis::kChannels, norms.k},
+                                      OfHeads("Q", heads_.q, result_.heads),
+                                      OfHeads("K", heads_.k, result_.kv_heads)};
+}
+
+void Explainer::Turn() {
+  const RopeTable& table = layer_.rope->table;
+  const ConstTensor cos(table.cos.data(), table.shape), sin(table.sin.data(), table.shape);
+  RopeOptions options;
+  options.pairing = layer_.rope->pairing;
+  const auto turn = [&](std::vector<float>& rows, int64_t heads) {
+    const Tensor x(rows.data(), Shape{1, heads, length_, result_.d_k});
+    RotaryEmbed(x, cos, sin, options, x);
+  };
+  turn(heads_.q, result_.heads);
+  turn(heads_.k, result_.kv_heads);
+  const int64_t pairs = table.shape[table.shape.rank - 1];
+  Add(StepKind::kTurn).tensors = {Rows("cos", table.cos, pairs), Rows("sin", table.sin, pairs),
+                                  OfHeads("Q'", heads_.q, result_.heads), OfHeads("K'", heads_.k, result_.kv_heads)};
+}
+
 void Explainer::AddScores() {
   Add(StepKind::kScores).tensors = {
-      PerHead("S", heads_.Pairs(RowKind::kRawScores, 1.0f, Causal::kNone), Axis::kTokens)};
+      PerHead("S", heads_.Pairs(RowKind::kRawScores, Unmasked(1)), Axis::kTokens)};
   if (!simplified()) {
     Add(StepKind::kScale).tensors = {
-        PerHead("S'", heads_.Pairs(RowKind::kRawScores, {}, Causal::kNone), Axis::kTokens)};
+        PerHead("S'", heads_.Pairs(RowKind::kRawScores, Unmasked(result_.scale)), Axis::kTokens)};
   }
   if (result_.causal) {
-    const std::optional<float> scale = simplified() ? std::optional(1.0f) : std::nullopt;
     Add(StepKind::kMask).tensors = {
-        PerHead("M", heads_.Pairs(RowKind::kBiasedScores, scale, config_.causal), Axis::kTokens)};
+        PerHead("M", heads_.Pairs(RowKind::kBiasedScores, Masked()), Axis::kTokens)};
   }
 }
 
 void Explainer::AddWeights() {
-  const std::optional<float> scale = simplified() ? std::optional(1.0f) : std::nullopt;
-  weights_ = heads_.Pairs(RowKind::kWeights, scale, config_.causal);
+  weights_ = heads_.Pairs(RowKind::kWeights, Masked());
   Add(StepKind::kSoftmax).tensors = {PerHead("A", weights_, Axis::kTokens)};
   if (request_.level != ExplainLevel::kHead) return;
-  Add(StepKind::kSaturation).tensors = {
-      PerHead("U", heads_.Pairs(RowKind::kWeights, 1.0f, config_.causal), Axis::kTokens)};
+  AttentionOptions unscaled = Masked();
+  unscaled.scale = 1;
+  Add(StepKind::kSaturation).tensors = {PerHead("U", heads_.Pairs(RowKind::kWeights, unscaled), Axis::kTokens)};
   if (result_.causal) AddOtherOrder();
 }
 
 // Softmax over all keys first, the mask afterwards.
 void Explainer::AddOtherOrder() {
-  ExplainedTensor all = PerHead("F", heads_.Pairs(RowKind::kWeights, {}, Causal::kNone), Axis::kTokens);
+  ExplainedTensor all = PerHead("F", heads_.Pairs(RowKind::kWeights, Unmasked(result_.scale)), Axis::kTokens);
   ExplainedTensor divided = all, again = all;
   divided.symbol = "R";
   again.symbol = "P";
   for (int64_t i = 0; i < length_; ++i) {
     float* r = divided.values.data() + i * length_;
     float* p = again.values.data() + i * length_;
-    for (int64_t j = 0; j < length_; ++j) p[j] = j <= i ? std::exp(p[j]) : 0;  // weights are at most 1
-    std::fill(r + i + 1, r + length_, 0.0f);
+    for (int64_t j = 0; j < length_; ++j) {
+      p[j] = Visible(i, j) ? std::exp(p[j]) : 0;  // weights are at most 1
+      if (!Visible(i, j)) r[j] = 0;
+    }
     for (float* row : {r, p}) {
       // Zero where all that the row may see is too small beside a key that it may not: this order loses it.
       const double sum = std::accumulate(row, row + i + 1, 0.0);
@@ -329,16 +414,25 @@ void Explainer::AddDropout() {
 }
 
 void Explainer::AddSum() {
-  AttentionOptions options;
-  options.causal = config_.causal;
-  if (simplified()) options.scale = 1.0f;
+  AttentionOptions options = Masked();
   out_ = heads_.Sum(options);
   ExplainedStep& step = Add(StepKind::kSum);
   step.tensors.push_back(PerHead("Z", out_, Axis::kChannels));
   if (!drops()) return;
   options.dropout_p = request_.dropout_p;
   options.seed = request_.seed;
-  step.tensors.push_back(PerHead("Z'", heads_.Sum(options), Axis::kChannels));
+  dropped_out_ = heads_.Sum(options);
+  step.tensors.push_back(PerHead("Z'", dropped_out_, Axis::kChannels));
+}
+
+// The layer's last multiply, of (H, T, Dv).
+std::vector<float> Explainer::Output(const std::vector<float>& heads) const {
+  const MultiHeadParameters& p = layer_.parameters;
+  const Linear output(heads_.heads * heads_.d_v,
+                      LinearPart{p.w_o.data(), p.b_o.empty() ? nullptr : p.b_o.data(), config_.d_out});
+  std::vector<float> y(static_cast<size_t>(length_ * config_.d_out));
+  output.Forward(SwapAxes(heads, heads_.heads, length_, heads_.d_v).data(), length_, y.data());
+  return y;
 }
 
 void Explainer::AddOutput() {
@@ -346,17 +440,12 @@ void Explainer::AddOutput() {
   const int64_t width = heads_.heads * heads_.d_v;
   Add(StepKind::kConcat).tensors = {Rows("Z", SwapAxes(out_, heads_.heads, length_, heads_.d_v), width)};
   if (!config_.output_projection) return;
-  const auto output = [&](std::optional<Dropout> training) {
-    std::vector<float> y(static_cast<size_t>(length_ * config_.d_out));
-    whole_->Forward(layer_.input.data(), 1, length_, y.data(), training);
-    return y;
-  };
   ExplainedStep& step = Add(StepKind::kOutput);
   step.tensors.push_back(
       {"W_O", Shape{width, config_.d_out}, Axis::kChannels, Transposed(p.w_o, config_.d_out, width)});
   if (!p.b_o.empty()) step.tensors.push_back({"b_O", Shape{config_.d_out}, Axis::kChannels, p.b_o});
-  step.tensors.push_back(Rows("Y", output({}), config_.d_out));
-  if (drops()) step.tensors.push_back(Rows("Y'", output(Dropout{request_.seed}), config_.d_out));
+  step.tensors.push_back(Rows("Y", Output(out_), config_.d_out));
+  if (drops()) step.tensors.push_back(Rows("Y'", Output(dropped_out_), config_.d_out));
 }
 
 }  // namespace

@@ -30,11 +30,6 @@ std::string FamilyNames() {
 
 }  // namespace
 
-OpenLayer Model::Open(const Encoding&, int64_t) const {
-  throw Error(ErrorCode::kInvalidArgument, "the layers of this model cannot be laid open", info().name,
-              "a model of the family bert", info().architecture);
-}
-
 std::unique_ptr<const Model> LoadModel(const std::string& name_or_path, const ModelOptions& options) {
   if (options.dtype && options.dtype != DType::kF32 && options.dtype != DType::kBF16) {
     throw Error(ErrorCode::kInvalidArgument, "models do not run in this type", "dtype", "float32 or bfloat16",

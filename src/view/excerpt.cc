@@ -42,7 +42,9 @@ bool IsWeights(const ExplainedTensor& tensor) {
   return false;
 }
 
-bool IsParameter(const ExplainedTensor& tensor) { return tensor.symbol[0] == 'W' || tensor.symbol[0] == 'b'; }
+bool IsParameter(const ExplainedTensor& tensor) {
+  return tensor.symbol[0] == 'W' || tensor.symbol[0] == 'b' || tensor.symbol[0] == 'g';
+}
 
 class Maker {
  public:
@@ -150,8 +152,25 @@ float At(const ExplainedTensor& tensor, int64_t head, int64_t row, int64_t colum
   return tensor.values[static_cast<size_t>((matrix * rows + row) * width + column)];
 }
 
+const ExplainedTensor& InputOf(const Explanation& explanation) {
+  const ExplainedTensor* normalised = explanation.Find(StepKind::kNorm, "X");
+  return normalised != nullptr ? *normalised : *explanation.Find(StepKind::kInput, "X");
+}
+
+const ExplainedTensor& VectorsOf(const Explanation& explanation, const std::string& symbol) {
+  if (explanation.level == ExplainLevel::kSimplified) return InputOf(explanation);
+  const std::pair<StepKind, std::string> makers[] = {{StepKind::kTurn, symbol + "'"},
+                                                     {StepKind::kHeadNorm, symbol},
+                                                     {StepKind::kSplit, symbol}};
+  for (const auto& [kind, name] : makers) {
+    if (const ExplainedTensor* tensor = explanation.Find(kind, name)) return *tensor;
+  }
+  return *explanation.Find(StepKind::kProject, symbol);
+}
+
 int64_t VisibleKeys(const Explanation& explanation) {
-  return explanation.causal ? explanation.token + 1 : TokensOf(explanation);
+  const int64_t all = explanation.causal ? explanation.token + 1 : TokensOf(explanation);
+  return explanation.window ? std::min(*explanation.window, all) : all;
 }
 
 int64_t StrongestKey(const Explanation& explanation, int64_t head) {

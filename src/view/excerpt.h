@@ -12,6 +12,10 @@ namespace qkv::view {
 // One number of a tensor (B, H, rows, columns), with as many leading axes as it has.
 float At(const ExplainedTensor& tensor, int64_t head, int64_t row, int64_t column);
 
+// What the projections get; and what scores are products of: the last step that made q or k ("Q", "K", "V").
+const ExplainedTensor& InputOf(const Explanation& explanation);
+const ExplainedTensor& VectorsOf(const Explanation& explanation, const std::string& symbol);
+
 // Keys that the marked token may see; and the one that gets most of its weight in that head.
 int64_t VisibleKeys(const Explanation& explanation);
 int64_t StrongestKey(const Explanation& explanation, int64_t head);

@@ -28,6 +28,18 @@ Formula SoftmaxElement(const Explanation& e, const char* index) {
   return e.level == ExplainLevel::kSimplified ? Element("s", index) : Scaled(index);
 }
 
+bool HasRope(const Explanation& e) { return e.Find(StepKind::kTurn, "cos") != nullptr; }
+int64_t RopePairs(const Explanation& e) { return e.Find(StepKind::kTurn, "cos")->shape[2]; }
+
+bool ScaledByRoot(const Explanation& e) { return std::abs(e.scale * std::sqrt(e.d_k) - 1) < 1e-5; }
+
+// Whose keys and values the explained head reads, where heads share them.
+std::string Shared(const Explanation& e) {
+  if (e.level != ExplainLevel::kHead || e.kv_heads == e.heads) return "";
+  return fmt::format(" Keys and values are those of head {} of {}, which {} heads of queries share.",
+                     e.head * e.kv_heads / e.heads, e.kv_heads, e.heads / e.kv_heads);
+}
+
 struct Axes {
   const char* names;
   std::vector<int64_t> sizes;
@@ -71,9 +83,11 @@ class Shapes {
 };
 
 StepWords Input(const Explanation& e) {
+  const bool normalised = e.norm != ExplainedNorm::kNone;
+  const char *rows = normalised ? "H" : "X", *row = normalised ? "h" : "x";
   StepWords words{"Input",
-                  {Letter("X") + kEquals + Tight("[") + Element("x", "1") + Tight(", \u2026, ") +
-                   Element("x", "T") + Tight("]")},
+                  {Letter(rows) + kEquals + Tight("[") + Element(row, "1") + Tight(", \u2026, ") +
+                   Element(row, "T") + Tight("]")},
                   Shown(Shapes(e).Input()),
                   "",
                   {}};
@@ -83,7 +97,9 @@ StepWords Input(const Explanation& e) {
         "word comes again.",
         e.seed);
   } else if (e.layer == 0) {
-    words.why = "One vector for each token: what layer 0 gets is the token's embedding with its position's.";
+    words.why = std::string("One vector for each token: what layer 0 gets is the token's embedding") +
+                (HasRope(e) ? ". Its position comes in later, when queries and keys turn."
+                            : " with its position's.");
   } else {
     words.why = fmt::format(
         "One vector for each token: what layer {} gets, after {} layer{}. The words' "
@@ -91,6 +107,57 @@ StepWords Input(const Explanation& e) {
         e.layer, e.layer, e.layer == 1 ? "" : "s");
   }
   return words;
+}
+
+StepWords Norm(const Explanation& e) {
+  const Formula h = Element("h", "ic"), gain = Tight("\u2009") + Element("g", "c");
+  StepWords words{"Normalise", {}, Shown(Shapes(e).Input()), "", {WorkedNorm(e)}};
+  if (e.norm == ExplainedNorm::kRms) {
+    const Formula squares = SumOver("l", Sub(Letter("h\u00b2"), "il"));
+    words.formulas = {Element("x", "ic") + kEquals +
+                      Fraction(h, Root(Fraction(Letter("1"), Letter("d")) + Tight("\u2009") + squares)) + gain};
+    words.why =
+        "Each token's vector is divided by its root mean square (and a tiny \u03b5 under the root, against zeros), so "
+        "that all come in at one size, and each channel gets the learned gain g.";
+  } else {
+    words.formulas = {Element("x", "ic") + kEquals +
+                      Fraction(h + Sign("\u2212") + Element("\u03bc", "i"), Element("\u03c3", "i")) + gain + Sign("+") +
+                      Element("b", "c")};
+    words.why =
+        "From each token's vector its mean \u03bc is taken, and it is divided by its standard deviation \u03c3 (with a "
+        "tiny \u03b5 against zeros): all come in at one size. Then each channel gets a learned gain g and shift b.";
+  }
+  return words;
+}
+
+StepWords HeadNorm(const Explanation& e) {
+  const auto line = [](const char* letter) {
+    const Formula of = Letter(letter);
+    return of + Sign("\u2190") + Fraction(of, Call("rms", of)) + Tight("\u2009") + Sub(Letter("g"), letter);
+  };
+  return {"Normalise heads",
+          {line("Q"), line("K")},
+          Shown(Shapes(e).Query()),
+          "This model brings each head's queries and keys to one size too, row by row, with gains of their own.",
+          {}};
+}
+
+StepWords Turn(const Explanation& e) {
+  const bool adjacent = e.pairs == ExplainedPairs::kAdjacent;
+  const Formula angle = Sub(Letter("\u03b8"), "tn");
+  const Formula q = Sub(Letter("q"), "a"), other = Sub(Letter("q"), "b");
+  return {"Turn by position",
+          {Sub(Primed(Letter("q")), "a") + kEquals + q + Tight("\u2009") + Call("cos", angle) + Sign("\u2212") + other +
+               Tight("\u2009") + Call("sin", angle),
+           Sub(Primed(Letter("q")), "b") + kEquals + q + Tight("\u2009") + Call("sin", angle) + Sign("+") + other +
+               Tight("\u2009") + Call("cos", angle)},
+          Shown(Shapes(e).Query()),
+          fmt::format(
+              "Rotary positions (RoPE): queries and keys are cut into pairs of channels, {}, and pair n turns by an "
+              "angle \u03b8 that grows with the token's position t. How far two tokens' vectors turned against each "
+              "other, and so the score, depends on their distance.",
+              adjacent ? "(a, b) = (2n, 2n+1)" : fmt::format("(a, b) = (n, n+{})", RopePairs(e))),
+          {WorkedTurn(e)}};
 }
 
 StepWords Project(const Explanation& e) {
@@ -105,8 +172,10 @@ StepWords Project(const Explanation& e) {
       "Queries, keys, values",
       {projection("Q"), projection("K"), projection("V")},
       Becomes(shapes.Input(), e.level == ExplainLevel::kMultiHead ? shapes.Joined() : shapes.Query()),
-      "Three learned projections of the same vector: what the token looks for (query), what it can be found by "
-      "(key), and what it hands over (value).",
+      std::string() +
+          "Three learned projections of the same vector: what the token looks for (query), what it can be found by "
+      "(key), and what it hands over (value)." +
+          Shared(e),
       {WorkedProjection(e)}};
 }
 
@@ -116,19 +185,26 @@ StepWords Split(const Explanation& e) {
           {Sub(Letter("Q"), "h") + kEquals + Words("columns") + Letter("hD \u2026 (h+1)D\u22121") +
            Words("of") + Letter("Q")},
           Becomes(shapes.Joined(), shapes.Query()),
-          fmt::format("Each of the {} heads takes its own {} columns of Q, K and V, and attends by itself.",
-                      e.heads, e.d_k),
+          e.kv_heads == e.heads
+              ? fmt::format("Each of the {} heads takes its own {} columns of Q, K and V, and attends by itself.",
+                            e.heads, e.d_k)
+              : fmt::format("Each of the {} heads takes its own {} columns of Q. There are {} heads of keys and values, "
+                            "and each serves {} heads of queries.",
+                            e.heads, e.d_k, e.kv_heads, e.heads / e.kv_heads),
           {}};
 }
 
 StepWords Scores(const Explanation& e) {
   const bool simplified = e.level == ExplainLevel::kSimplified;
-  const char *query = simplified ? "X" : "Q", *key = simplified ? "X" : "K";
+  const char *query = simplified ? "X" : HasRope(e) ? "Q'" : "Q", *key = simplified ? "X" : HasRope(e) ? "K'" : "K";
+  const auto vector = [&](const char* letter, const char* index) {
+    return HasRope(e) && !simplified ? Sub(Primed(Letter(letter)), index) : Element(letter, index);
+  };
   const char *q = simplified ? "x" : "q", *k = simplified ? "x" : "k";
   const Shapes shapes(e);
   return {"Scores",
-          {Letter("S") + kEquals + Letter(query) + Tight("\u2009") + Transpose(Letter(key)),
-           Element("s", "ij") + kEquals + Element(q, "i") + Tight("\u00b7") + Element(k, "j")},
+          {Letter("S") + kEquals + Symbol(query) + Tight("\u2009") + Transpose(Symbol(key)),
+           Element("s", "ij") + kEquals + vector(q, "i") + Tight("\u00b7") + vector(k, "j")},
           Becomes(shapes.Query(), shapes.Pairs()),
           simplified
               ? "How alike two tokens are: the dot product of their vectors. A long vector is most like itself."
@@ -139,6 +215,13 @@ StepWords Scores(const Explanation& e) {
 StepWords Scale(const Explanation& e) {
   const Formula root = Root(Sub(Letter("d"), "k"));
   const Shapes shapes(e);
+  if (!ScaledByRoot(e)) {
+    return {"Scale",
+            {Symbol("S'") + kEquals + Letter("c") + Tight("\u2009") + Letter("S")},
+            Shown(shapes.Pairs()),
+            fmt::format("This model multiplies its scores by c = {:.4g} instead of 1/\u221ad_k.", e.scale),
+            {WorkedScale(e)}};
+  }
   return {
       "Scale",
       {Symbol("S'") + kEquals + Fraction(Letter("S"), root),
@@ -153,10 +236,12 @@ StepWords Scale(const Explanation& e) {
 
 StepWords Mask(const Explanation& e) {
   const Formula score = e.level == ExplainLevel::kSimplified ? Element("s", "ij") : Scaled("ij");
-  return {"Causal mask",
-          {Element("m", "ij") + kEquals + score + Words("where") + Letter("j \u2264 i") + Tight(",") +
+  const std::string visible = e.window ? fmt::format("i\u2212{} < j \u2264 i", *e.window) : "j \u2264 i";
+  return {e.window ? "Causal mask with a window" : "Causal mask",
+          {Element("m", "ij") + kEquals + score + Words("where") + Letter(visible) + Tight(",") +
            Words("else") + Tight("\u2212\u221e")},
           Shown(Shapes(e).Pairs()),
+          (e.window ? fmt::format("A token sees {} tokens at most, itself and those before it. ", *e.window) : "") +
           "A token may not look at what comes after it. exp(\u2212\u221e) is exactly 0, so a blocked key gets "
           "no weight, "
           "and the visible ones share all of it.",
@@ -181,10 +266,10 @@ StepWords Saturation(const Explanation& e) {
       {Letter("U") + kEquals + Call("softmax", unscaled)},
       Shown(Shapes(e).Pairs()),
       fmt::format(
-          "The same scores, \u221ad_k = {:.3f} times as far apart: the softmax saturates. One key takes nearly "
+          "The same scores, {}{:.3f} times as far apart: the softmax saturates. One key takes nearly "
           "all, and where a weight \u03b1 is near 0 or 1 its slope \u03b1(1\u2212\u03b1) is near 0: training "
           "hardly moves it.",
-          std::sqrt(e.d_k)),
+          ScaledByRoot(e) ? "\u221ad_k = " : "", 1 / e.scale),
       WorkedSaturation(e)};
 }
 
@@ -264,8 +349,11 @@ StepWords Output(const Explanation& e) {
 StepWords WordsOf(const Explanation& explanation, const ExplainedStep& step) {
   switch (step.kind) {
     case StepKind::kInput: return Input(explanation);
+    case StepKind::kNorm: return Norm(explanation);
     case StepKind::kProject: return Project(explanation);
     case StepKind::kSplit: return Split(explanation);
+    case StepKind::kHeadNorm: return HeadNorm(explanation);
+    case StepKind::kTurn: return Turn(explanation);
     case StepKind::kScores: return Scores(explanation);
     case StepKind::kScale: return Scale(explanation);
     case StepKind::kMask: return Mask(explanation);

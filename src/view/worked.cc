@@ -39,16 +39,6 @@ const ExplainedTensor& Tensor(const Explanation& e, StepKind kind, const char* s
   return *e.Find(kind, symbol);
 }
 
-// Queries, keys and values of each head, or the input where there are none.
-const ExplainedTensor& Vectors(const Explanation& e, const char* symbol) {
-  switch (e.level) {
-    case ExplainLevel::kSimplified: return Tensor(e, StepKind::kInput, "X");
-    case ExplainLevel::kHead: return Tensor(e, StepKind::kProject, symbol);
-    case ExplainLevel::kMultiHead: break;
-  }
-  return Tensor(e, StepKind::kSplit, symbol);
-}
-
 int64_t KeyHead(const Explanation& e, int64_t head) { return head * e.kv_heads / e.heads; }
 
 // The marked token's row of a weights' tensor.
@@ -96,12 +86,45 @@ std::string Multiplied(const Explanation& e, StepKind kind, const char* to, cons
 }  // namespace
 
 std::string WorkedProjection(const Explanation& e) {
-  return Multiplied(e, StepKind::kProject, "q", "W_Q", "b_Q", Tensor(e, StepKind::kInput, "X"));
+  return Multiplied(e, StepKind::kProject, "q", "W_Q", "b_Q", InputOf(e));
+}
+
+std::string WorkedNorm(const Explanation& e) {
+  const ExplainedTensor &h = Tensor(e, StepKind::kInput, "H"), &gain = Tensor(e, StepKind::kNorm, "g");
+  const ExplainedTensor* shift = e.Find(StepKind::kNorm, "b");
+  double mean = 0, squares = 0;
+  for (int64_t c = 0; c < e.d_in; ++c) mean += e.norm == ExplainedNorm::kLayer ? At(h, 0, e.token, c) : 0.0;
+  mean /= static_cast<double>(e.d_in);
+  for (int64_t c = 0; c < e.d_in; ++c) squares += std::pow(At(h, 0, e.token, c) - mean, 2);
+  const double size = std::sqrt(squares / static_cast<double>(e.d_in) + e.epsilon);
+  const float first = At(h, 0, e.token, 0);
+  const std::string above = e.norm == ExplainedNorm::kLayer
+                                ? fmt::format("({} \u2212 {})", Number(first), Factor(static_cast<float>(mean)))
+                                : Number(first);
+  return fmt::format("x({})\u2080 = {} / {} \u00b7 {}{} = {}", Quoted(e, e.token), above,
+                     Number(static_cast<float>(size)), Factor(gain.values[0]),
+                     shift != nullptr ? " + " + Factor(shift->values[0]) : "",
+                     Number(At(InputOf(e), 0, e.token, 0)));
+}
+
+// The first pair of the marked token's query.
+std::string WorkedTurn(const Explanation& e) {
+  const int64_t head = StrongestHead(e), pairs = Tensor(e, StepKind::kTurn, "cos").shape[2];
+  const int64_t other = e.pairs == ExplainedPairs::kAdjacent ? 1 : pairs;
+  const ExplainedTensor* q = e.Find(StepKind::kHeadNorm, "Q");
+  if (q == nullptr)
+    q = e.Find(e.level == ExplainLevel::kMultiHead ? StepKind::kSplit : StepKind::kProject, "Q");
+  const float cos = At(Tensor(e, StepKind::kTurn, "cos"), 0, e.token, 0);
+  const float sin = At(Tensor(e, StepKind::kTurn, "sin"), 0, e.token, 0);
+  return HeadPrefix(e) + fmt::format("q\u2032({})\u2080 = {}\u00b7{} \u2212 {}\u00b7{} = {}",
+                                     Quoted(e, e.token), Number(At(*q, head, e.token, 0)), Factor(cos),
+                                     Factor(At(*q, head, e.token, other)), Factor(sin),
+                                     Number(At(VectorsOf(e, "Q"), head, e.token, 0)));
 }
 
 std::string WorkedScore(const Explanation& e) {
   const int64_t head = StrongestHead(e), key = StrongestKey(e, head);
-  const ExplainedTensor &q = Vectors(e, "Q"), &k = Vectors(e, "K");
+  const ExplainedTensor &q = VectorsOf(e, "Q"), &k = VectorsOf(e, "K");
   return HeadPrefix(e) + fmt::format("s({}, {}) = ", Quoted(e, e.token), Quoted(e, key)) +
          Products(
              e.d_k,
@@ -113,7 +136,7 @@ std::string WorkedScale(const Explanation& e) {
   const int64_t head = StrongestHead(e), key = StrongestKey(e, head);
   return HeadPrefix(e) + fmt::format("s\u2032({}, {}) = {} / {:.3f} = {}", Quoted(e, e.token), Quoted(e, key),
                                      Number(At(Tensor(e, StepKind::kScores, "S"), head, e.token, key)),
-                                     std::sqrt(e.d_k),
+                                     1 / e.scale,
                                      Number(At(Tensor(e, StepKind::kScale, "S'"), head, e.token, key)));
 }
 
@@ -177,7 +200,7 @@ std::string WorkedSum(const Explanation& e) {
   const int64_t head = StrongestHead(e);
   const std::vector<float> row = Row(e, Tensor(e, StepKind::kSoftmax, "A"), head);
   const std::vector<int64_t> order = Strongest(row, static_cast<int64_t>(row.size()));
-  const ExplainedTensor& v = Vectors(e, "V");
+  const ExplainedTensor& v = VectorsOf(e, "V");
   return HeadPrefix(e) + fmt::format("z({})\u2080 = ", Quoted(e, e.token)) +
          Products(VisibleKeys(e),
                   [&](int64_t n) {

@@ -8,7 +8,9 @@
 
 namespace qkv::view {
 
+std::string WorkedNorm(const Explanation& e);
 std::string WorkedProjection(const Explanation& e);
+std::string WorkedTurn(const Explanation& e);
 std::string WorkedScore(const Explanation& e);
 std::string WorkedScale(const Explanation& e);
 std::vector<std::string> WorkedSoftmax(const Explanation& e);

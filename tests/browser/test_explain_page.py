@@ -2,12 +2,14 @@
 import pytest
 
 CHICKEN = "The chicken didn't cross the road because it was too tired"
+CUT = "The chicken didn\u2019t cross the road because it"
 PAGES = {
     "explain-simplified": [CHICKEN, "--token", "it", "--level", "simplified"],
     "explain-head": [CHICKEN, "--token", "it", "--layer", "5", "--head", "11"],
     "explain-multi-head": [CHICKEN, "--token", "it", "--layer", "5", "--level", "multi-head"],
     "explain-causal": ["your journey starts with <b>one</b> step", "--d-in", "6", "--d-out", "4", "--heads", "2",
                        "--dropout", "0.5", "--seed", "1"],
+    "explain-decoder": [CUT, "--token", "it", "--model", "smollm2", "--layer", "13", "--head", "8"],
 }
 LEAST_LETTER = 11  # CSS pixels: an index at two thirds of a letter is still told apart
 FORMULAS = """[...document.querySelectorAll('.formulas math')].map((math) => ({

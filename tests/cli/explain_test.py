@@ -1,11 +1,13 @@
 """qkv explain: its steps, its page, and what it refuses."""
 
+import pathlib
 import re
 import unittest
 
 import harness
 
 TEXT = "the chicken did cross the road because it was too tired"
+DECODERS = pathlib.Path(__file__).parents[1] / "golden" / "models" / "causal"
 RANDOM = ["--d-in", "6", "--d-out", "4", "--heads", "2"]
 
 # Arguments after `explain TEXT --model TINY`, the status, and what the line must say.
@@ -74,6 +76,29 @@ class ExplainTest(harness.CommandTest):
                          ["Input", "Queries, keys, values", "Split into heads", "Scores", "Scale", "Weights",
                           "Weighted sum", "Concatenate", "Output projection"])
 
+    def decoder(self, name, *arguments):
+        return self.explain(TEXT, "--model", str(DECODERS / name), *arguments)
+
+    def test_the_steps_of_decoders(self):
+        turned = ["Input", "Normalise", "Queries, keys, values", "Turn by position", "Scores", "Scale"]
+        weights = ["Causal mask", "Weights", "Without the scaling", "The other order", "Weighted sum"]
+        self.assertEqual(self.steps(self.succeed(self.decoder("llama"))), turned + weights)
+        self.assertEqual(self.steps(self.succeed(self.decoder("gguf-llama.gguf", "--head", "3"))), turned + weights)
+        self.assertEqual(self.steps(self.succeed(self.decoder("gpt2"))), turned[:3] + turned[4:] + weights)
+        many = ["Split into heads", "Normalise heads", "Turn by position", "Scores", "Scale", "Causal mask", "Weights",
+                "Weighted sum", "Concatenate", "Output projection"]
+        self.assertEqual(self.steps(self.succeed(self.decoder("qwen3", "--level", "multi-head"))), turned[:3] + many)
+        self.assertEqual(self.steps(self.succeed(self.decoder("mistral", "--level", "simplified"))),
+                         ["Input", "Normalise", "Scores", "Causal mask with a window", "Weights", "Weighted sum"])
+        text = self.succeed(self.decoder("llama", "--head", "3", "--layer", "1"))
+        self.assertIn("head 3 of 4", text)
+        self.assertRegex(text, r"those of head 1 of\s+2,\s+which\s+2\s+heads\s+of\s+queries\s+share")
+
+    def test_a_decoder_refuses_what_is_not_there(self):
+        for arguments, pattern in [(["--layer", "2"], r"--layer: out of range, expected 0 to 1 \(there are 2 layers\)"),
+                                   (["--head", "4"], r"--head: out of range, expected 0 to 3 \(there are 4 heads\)")]:
+            self.fail_with(self.decoder("llama", *arguments), 2, pattern, "explain")
+
     def test_shapes_and_marked_row(self):
         text = self.tiny("--level", "multi-head", "--layer", "2", "--token", "it")
         for shapes in ("(B, T, d_in) = (1, 13, 16)", "(B, H, T, D) = (1, 2, 13, 8)", "(B, H, T, T) = (1, 2, 13, 13)",
@@ -125,6 +150,7 @@ class ExplainTest(harness.CommandTest):
             with self.subTest(arguments=ascii(arguments)[:80]):
                 self.fail_with(self.call("explain", *arguments), status, pattern, "explain")
         self.fail_with(self.explain("it", "--model", self.model), 2, "the text is too short", "explain")
+        self.fail_with(self.explain("", "--model", self.model), 2, "the text is empty", "explain")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <functional>
 #include <stdexcept>
 
@@ -94,8 +95,60 @@ void ExpectStep(const Matrix& got, const Matrix& expected, const char* what) {
   ExpectNear(got, expected, test::kExplainedStep * largest, what);
 }
 
+Matrix Normalised(const Explanation& e, const Matrix& h, const std::vector<float>& gain, ExplainedNorm kind) {
+  return Mapped(h, [&](int64_t r, int64_t c, double value) {
+    const auto count = static_cast<double>(h.columns);
+    double mean = 0, squares = 0;
+    for (int64_t l = 0; l < h.columns; ++l) mean += kind == ExplainedNorm::kLayer ? h.At(r, l) / count : 0;
+    for (int64_t l = 0; l < h.columns; ++l) squares += std::pow(h.At(r, l) - mean, 2) / count;
+    return (value - mean) / std::sqrt(squares + e.epsilon) * gain[static_cast<size_t>(c)];
+  });
+}
+
+StepKind InputStep(const Explanation& e) {
+  return e.norm == ExplainedNorm::kNone ? StepKind::kInput : StepKind::kNorm;
+}
+
+void CheckNorm(const Explanation& e) {
+  if (e.norm == ExplainedNorm::kNone) return;
+  Matrix expected = Normalised(e, Of(e, StepKind::kInput, "H"), e.Find(StepKind::kNorm, "g")->values, e.norm);
+  if (const ExplainedTensor* shift = e.Find(StepKind::kNorm, "b")) {
+    expected = Mapped(expected,
+                      [&](int64_t, int64_t c, double v) { return v + shift->values[static_cast<size_t>(c)]; });
+  }
+  ExpectStep(Of(e, StepKind::kNorm, "X"), expected, "X");
+}
+
+// A head's rows turned as the step before the scores turns them.
+Matrix Turned(const Explanation& e, const Matrix& m) {
+  const Matrix cos = Of(e, StepKind::kTurn, "cos"), sin = Of(e, StepKind::kTurn, "sin");
+  const bool adjacent = e.pairs == ExplainedPairs::kAdjacent;
+  return Mapped(m, [&](int64_t r, int64_t c, double value) {
+    if (c >= 2 * cos.columns) return value;
+    const int64_t pair = adjacent ? c / 2 : c % cos.columns;
+    const bool second = adjacent ? c % 2 == 1 : c >= cos.columns;
+    const int64_t other = adjacent ? c ^ 1 : (second ? c - cos.columns : c + cos.columns);
+    return value * cos.At(r, pair) + (second ? 1 : -1) * m.At(r, other) * sin.At(r, pair);
+  });
+}
+
+// q or k of a head as scores multiply them; checks the steps that made them of what `vectors` gave.
+Matrix Scored(const Explanation& e, StepKind vectors, const std::string& name, int64_t head) {
+  Matrix m = Of(e, vectors, name.c_str(), head);
+  if (const ExplainedTensor* gain = e.Find(StepKind::kHeadNorm, "g_" + name)) {
+    const Matrix normalised = Of(e, StepKind::kHeadNorm, name.c_str(), head);
+    ExpectStep(normalised, Normalised(e, m, gain->values, ExplainedNorm::kRms), "head norm");
+    m = normalised;
+  }
+  if (e.Find(StepKind::kTurn, name + "'") == nullptr) return m;
+  const Matrix turned = Of(e, StepKind::kTurn, (name + "'").c_str(), head);
+  ExpectStep(turned, Turned(e, m), "turned");
+  return turned;
+}
+
 void CheckProjections(const Explanation& e) {
-  const Matrix x = Of(e, StepKind::kInput, "X");
+  CheckNorm(e);
+  const Matrix x = Of(e, InputStep(e), "X");
   for (const std::string name : {"Q", "K", "V"}) {
     Matrix expected = Product(x, Of(e, StepKind::kProject, ("W_" + name).c_str()));
     if (const ExplainedTensor* bias = e.Find(StepKind::kProject, "b_" + name)) {
@@ -110,19 +163,20 @@ void CheckProjections(const Explanation& e) {
 void CheckHead(const Explanation& e, StepKind vectors, int64_t head) {
   const int64_t key_head = head * e.kv_heads / e.heads;
   const bool simplified = e.level == ExplainLevel::kSimplified;
-  const Matrix q = Of(e, vectors, simplified ? "X" : "Q", head),
-               k = Of(e, vectors, simplified ? "X" : "K", key_head);
+  const Matrix q = simplified ? Of(e, vectors, "X") : Scored(e, vectors, "Q", head);
+  const Matrix k = simplified ? q : Scored(e, vectors, "K", key_head);
   Matrix scores = Of(e, StepKind::kScores, "S", head);
   ExpectStep(scores, Product(q, Transposed(k)), "S");
   if (!simplified) {
     const Matrix scaled = Of(e, StepKind::kScale, "S'", head);
-    ExpectStep(scaled, Mapped(scores, [&](int64_t, int64_t, double s) { return s / std::sqrt(e.d_k); }), "S'");
+    ExpectStep(scaled, Mapped(scores, [&](int64_t, int64_t, double s) { return s * e.scale; }), "S'");
     scores = scaled;
   }
   if (e.causal) {
     const Matrix masked = Of(e, StepKind::kMask, "M", head);
-    ExpectStep(masked, Mapped(scores, [](int64_t i, int64_t j, double s) { return j <= i ? s : -HUGE_VAL; }),
-               "M");
+    const auto visible = [&](int64_t i, int64_t j) { return j <= i && (!e.window || j > i - *e.window); };
+    const auto mask = [&](int64_t i, int64_t j, double s) { return visible(i, j) ? s : -HUGE_VAL; };
+    ExpectStep(masked, Mapped(scores, mask), "M");
     scores = masked;
   }
   const Matrix weights = Of(e, StepKind::kSoftmax, "A", head);
@@ -162,6 +216,7 @@ void CheckMultiHead(const Explanation& e) {
   CheckProjections(e);
   for (int64_t h = 0; h < e.heads; ++h) {
     for (const char* name : {"Q", "K", "V"}) {
+      if (*name != 'Q' && h >= e.kv_heads) continue;
       const Matrix all = Of(e, StepKind::kProject, name), mine = Of(e, StepKind::kSplit, name, h);
       ExpectNear(mine,
                  Mapped(mine, [&](int64_t r, int64_t c, double) { return all.At(r, h * mine.columns + c); }), 0,
@@ -351,16 +406,14 @@ TEST(ExplainMiniLm, StepsFollowFromEachOtherAndWeightsAreThoseOfLook) {
   EXPECT_EQ(CodeOf([&] { test::MiniLm().Open(text, -1); }), ErrorCode::kInvalidArgument);
 }
 
-TEST(ExplainMiniLm, EveryStepIsTransformers) {
-  const std::vector<std::pair<const char*, StepKind>> steps{
-      {"X", StepKind::kInput},   {"Q", StepKind::kSplit},  {"K", StepKind::kSplit},
-      {"V", StepKind::kSplit},   {"S", StepKind::kScores}, {"S'", StepKind::kScale},
-      {"A", StepKind::kSoftmax}, {"Z", StepKind::kConcat}, {"Y", StepKind::kOutput}};
-  for (const json& golden : test::GoldenCases("explain.json")) {
+using Step = std::pair<const char*, StepKind>;
+
+// Every step's picked elements against transformers', of the cases in a golden file.
+void ExpectGolden(const Model& model, const char* file, const std::vector<Step>& steps) {
+  for (const json& golden : test::GoldenCases(file)) {
     SCOPED_TRACE(golden["name"].get<std::string>());
-    const Encoding text = test::MiniLm().tokenizer().Encode(golden["text"].get<std::string>());
-    const Explanation e =
-        Explain(test::MiniLm().Open(text, golden["layer"]), Request(ExplainLevel::kMultiHead));
+    const Encoding text = model.tokenizer().Encode(golden["text"].get<std::string>());
+    const Explanation e = Explain(model.Open(text, golden["layer"]), Request(ExplainLevel::kMultiHead));
     for (const auto& [symbol, kind] : steps) {
       SCOPED_TRACE(symbol);
       const json& expected = golden["tensors"][symbol];
@@ -374,6 +427,78 @@ TEST(ExplainMiniLm, EveryStepIsTransformers) {
       test::ExpectPicks(tensor->values, sizes, expected, tolerance);
     }
   }
+}
+
+TEST(ExplainMiniLm, EveryStepIsTransformers) {
+  ExpectGolden(test::MiniLm(), "explain.json",
+               {{"X", StepKind::kInput},
+                {"Q", StepKind::kSplit},
+                {"K", StepKind::kSplit},
+                {"V", StepKind::kSplit},
+                {"S", StepKind::kScores},
+                {"S'", StepKind::kScale},
+                {"A", StepKind::kSoftmax},
+                {"Z", StepKind::kConcat},
+                {"Y", StepKind::kOutput}});
+}
+
+TEST(ExplainSmolLm2, EveryStepIsTransformers) {
+  const auto models = KnownModels();
+  const bool installed = std::any_of(models.begin(), models.end(),
+                                     [](const KnownModel& m) { return m.name == "smollm2" && m.installed; });
+  if (!installed) GTEST_SKIP() << "smollm2 is not installed";
+  ExpectGolden(*LoadModel("smollm2", {DType::kF32}), "explain_smollm2.json",
+               {{"H", StepKind::kInput},
+                {"X", StepKind::kNorm},
+                {"Q", StepKind::kSplit},
+                {"K", StepKind::kSplit},
+                {"V", StepKind::kSplit},
+                {"Q'", StepKind::kTurn},
+                {"K'", StepKind::kTurn},
+                {"S", StepKind::kScores},
+                {"S'", StepKind::kScale},
+                {"A", StepKind::kSoftmax},
+                {"Z", StepKind::kConcat},
+                {"Y", StepKind::kOutput}});
+}
+
+// Of every family and file format: shared key heads, rotary positions of either pairing, head norms, windows,
+// scales.
+TEST(ExplainDecoders, StepsFollowFromEachOtherAndWeightsAreThoseOfLook) {
+  int64_t turned = 0, head_norms = 0, windows = 0, layer_norms = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(test::TinyFolder("causal"))) {
+    SCOPED_TRACE(entry.path().filename());
+    const auto model = LoadModel(entry.path(), {DType::kF32});
+    Encoding text;
+    for (int64_t i = 0; i < 12; ++i) text.ids.push_back((7 * i + 3) % model->info().vocab);
+    text.tokens = text.labels = std::vector<std::string>(12, "t");
+    text.span.resize(12);
+    text.continues.resize(12), text.special.resize(12);
+    for (int64_t layer = 0; layer < model->info().layers; ++layer) {
+      const OpenLayer open = model->Open(text, layer);
+      const Explanation e = Explain(open, Request(ExplainLevel::kMultiHead));
+      EXPECT_TRUE(e.causal);
+      CheckMultiHead(e);
+      LookRequest look;
+      look.layers = {layer};
+      EXPECT_THAT(e.Find(StepKind::kSoftmax, "A")->values,
+                  testing::Pointwise(testing::FloatNear(static_cast<float>(test::kModelWeights)),
+                                     model->Look(text, look, nullptr).weights));
+      ExplainRequest request = Request(ExplainLevel::kHead);
+      request.head = model->info().heads - 1;
+      const Explanation head = Explain(open, request);
+      CheckProjections(head);
+      CheckHead(head, StepKind::kProject, 0);
+      EXPECT_EQ(Of(head, StepKind::kSum, "Z").values, Of(e, StepKind::kSum, "Z", request.head).values);
+      ExpectNear(Of(head, StepKind::kOtherOrder, "R"), Of(head, StepKind::kSoftmax, "A"), test::kModelWeights,
+                 "R");
+      CheckHead(Explain(open, Request(ExplainLevel::kSimplified)), InputStep(e), 0);
+      turned += e.Find(StepKind::kTurn, "Q'") != nullptr, head_norms += open.head_norms.has_value();
+      windows += e.window.has_value(), layer_norms += e.norm == ExplainedNorm::kLayer;
+    }
+    EXPECT_EQ(CodeOf([&] { model->Open(text, model->info().layers); }), ErrorCode::kInvalidArgument);
+  }
+  EXPECT_GT(turned * head_norms * windows * layer_norms, 0);
 }
 
 }  // namespace

@@ -36,6 +36,7 @@ Explanation MakeExplanation(std::vector<std::string> tokens, int64_t token) {
   e.token = token;
   e.d_in = 6, e.d_out = 4, e.d_k = 4, e.d_v = 4;
   e.causal = true;
+  e.scale = 0.5f;
   e.dropout_p = 0.5f;
   e.steps = {{StepKind::kInput, {Tensor("X", Shape{1, n, 6}, Axis::kChannels)}},
              {StepKind::kProject,
@@ -144,6 +145,41 @@ TEST(ExplanationViews, FitTheTerminal) {
       first = last + 1;
     }
   }
+}
+
+// The same as a decoder's: normalised, its heads' keys shared and turned, a scale of its own and a window.
+Explanation MakeDecoder(ExplainedNorm norm, ExplainedPairs pairs) {
+  Explanation e = MakeExplanation(Numbered(6), 5);
+  const auto rows = [](const char* symbol, int64_t width) {
+    return Tensor(symbol, Shape{1, 6, width}, Axis::kChannels);
+  };
+  e.norm = norm, e.pairs = pairs;
+  e.heads = 4, e.kv_heads = 2, e.head = 3;
+  e.window = 3;
+  e.scale = 0.25f;
+  e.steps[0].tensors = {rows("H", 6)};
+  ExplainedStep normalise{StepKind::kNorm, {Tensor("g", Shape{6}, Axis::kChannels), rows("X", 6)}};
+  if (norm == ExplainedNorm::kLayer) normalise.tensors.push_back(Tensor("b", Shape{6}, Axis::kChannels));
+  e.steps.insert(e.steps.begin() + 1, normalise);
+  e.steps.insert(e.steps.begin() + 3,
+                 {StepKind::kTurn, {rows("cos", 2), rows("sin", 2), rows("Q'", 4), rows("K'", 4)}});
+  return e;
+}
+
+TEST(ExplanationViews, DecodersStepsSayWhatTheyDo) {
+  TerminalOptions options;
+  options.width = 400;
+  const Explanation rms = MakeDecoder(ExplainedNorm::kRms, ExplainedPairs::kHalf);
+  const std::string shown = TerminalExplanation(rms, options);
+  for (const char* part : {"root mean square", "Turn by position", "(a, b) = (n, n+2)", "K′ᵀ",
+                           "those of head 1 of 2, which 2 heads of queries share", "c = 0.25 instead of 1/√d_k",
+                           "Causal mask with a window", "sees 3 of 6 tokens", "i−3 < j ≤ i"}) {
+    EXPECT_THAT(shown, HasSubstr(part));
+  }
+  const std::string layer =
+      TerminalExplanation(MakeDecoder(ExplainedNorm::kLayer, ExplainedPairs::kAdjacent), options);
+  EXPECT_THAT(layer, HasSubstr("its mean μ is taken"));
+  EXPECT_THAT(layer, HasSubstr("(a, b) = (2n, 2n+1)"));
 }
 
 TEST(ExplanationViews, EveryStepSaysWhatItDoes) {
