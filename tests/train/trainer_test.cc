@@ -109,7 +109,7 @@ TEST_P(TrainerIn, Learns) {
 
 TEST_P(TrainerIn, ALossThatIsNotFiniteLeavesTheStateAlone) {
   TrainState state = InitialState(run_.config, 5);
-  state.step = 41;
+  state.step = 41;  // done: the next is the 42nd
   const ParameterTable table(run_.config);
   state.parameters[table.Find("h.1.mlp.c_fc.weight").offset] = std::numeric_limits<float>::quiet_NaN();
   const Bits before(state);
@@ -120,7 +120,7 @@ TEST_P(TrainerIn, ALossThatIsNotFiniteLeavesTheStateAlone) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kNotFinite);
     EXPECT_STREQ(error.what(),
-                 "step 41: training diverged: the loss is not finite, expected a number, got nan");
+                 "step 42: training diverged: the loss is not finite, expected a number, got nan");
   }
   EXPECT_EQ(trainer.state().step, 41);
   EXPECT_EQ(std::memcmp(Bits(trainer.state()).values.data(), before.values.data(), before.values.size() * 4),
