@@ -186,7 +186,7 @@ Action Declare(CLI::App& parser) {
   add("--file", options->file, "FILE", "Read the text from a file");
   add("--level", options->level, "simplified|head|multi-head", "How much of a layer [head]");
   add("--token", options->token, "T", "Whose row to mark: a word, a piece or an index [the last]");
-  add("--model", options->model, "NAME|PATH", "An installed model (qkv models) or a model's folder [minilm]");
+  add("--model", options->model, "NAME|PATH", "An installed model (qkv models), a folder or a GGUF file [minilm]");
   add("--layer", options->layer, "N", "Its layer, counted from 0 [0]");
   add("--head", options->head, "N", "The head, counted from 0 [0]");
   parser
@@ -209,6 +209,7 @@ const Command kExplain{
     "Examples:\n"
     "  qkv explain \"The chicken didn't cross the road because it was too tired\" --token it \\\n"
     "    --layer 5 --head 11 --output explain.html\n"
+    "  qkv explain \"The keys to the cabinet are\" --model smollm2 --layer 9 --head 7\n"
     "  qkv explain \"your journey starts with one step\" --d-in 3 --level simplified\n"
     "  qkv explain \"a small layer\" --d-in 6 --d-out 4 --heads 2 --level multi-head --dropout 0.5",
     Declare};

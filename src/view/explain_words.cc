@@ -33,6 +33,11 @@ int64_t RopePairs(const Explanation& e) { return e.Find(StepKind::kTurn, "cos")-
 
 bool ScaledByRoot(const Explanation& e) { return std::abs(e.scale * std::sqrt(e.d_k) - 1) < 1e-5; }
 
+// Which keys token i sees, of a causal model.
+std::string SeenBy(const Explanation& e, const char* key) {
+  return e.window ? fmt::format("i\u2212{} < {} \u2264 i", *e.window, key) : fmt::format("{} \u2264 i", key);
+}
+
 // Whose keys and values the explained head reads, where heads share them.
 std::string Shared(const Explanation& e) {
   if (e.level != ExplainLevel::kHead || e.kv_heads == e.heads) return "";
@@ -236,9 +241,8 @@ StepWords Scale(const Explanation& e) {
 
 StepWords Mask(const Explanation& e) {
   const Formula score = e.level == ExplainLevel::kSimplified ? Element("s", "ij") : Scaled("ij");
-  const std::string visible = e.window ? fmt::format("i\u2212{} < j \u2264 i", *e.window) : "j \u2264 i";
   return {e.window ? "Causal mask with a window" : "Causal mask",
-          {Element("m", "ij") + kEquals + score + Words("where") + Letter(visible) + Tight(",") +
+          {Element("m", "ij") + kEquals + score + Words("where") + Letter(SeenBy(e, "j")) + Tight(",") +
            Words("else") + Tight("\u2212\u221e")},
           Shown(Shapes(e).Pairs()),
           (e.window ? fmt::format("A token sees {} tokens at most, itself and those before it. ", *e.window) : "") +
@@ -278,8 +282,8 @@ StepWords OtherOrder(const Explanation& e) {
   return {
       "The other order",
       {Letter("F") + kEquals + all,
-       Element("r", "ij") + kEquals + Fraction(Element("f", "ij"), SumOver("l \u2264 i", Element("f", "il"))) +
-           Words("where") + Letter("j \u2264 i") + Tight(",") + Words("else") + Tight("0")},
+       Element("r", "ij") + kEquals + Fraction(Element("f", "ij"), SumOver(SeenBy(e, "l"), Element("f", "il"))) +
+           Words("where") + Letter(SeenBy(e, "j")) + Tight(",") + Words("else") + Tight("0")},
       Shown(Shapes(e).Pairs()),
       "Softmax over all keys first, blocked weights set to 0 afterwards, and each row divided by its sum: the "
       "same "
