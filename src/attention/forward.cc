@@ -1,6 +1,7 @@
 // Three ways to run, the same bits from each:
-//  - streamed: one block of rows per KV head (decoding, short queries). Tiles are packed as they are used; a long
-//    sequence's splits are shared among the threads and merged in order.
+//  - streamed: one block of rows per KV head (decoding, short queries). With few rows keys and values are read where
+//    they lie, else tiles are packed as they are used; a long sequence's splits are shared among the threads and merged
+//    in order.
 //  - resident: many small heads. A thread packs a whole head into its own cache and runs all its blocks.
 //  - waves: everything else. Heads are packed by all threads, then their blocks are run by all threads.
 #include "attention/forward.h"
@@ -18,6 +19,8 @@ namespace {
 
 // Multiply-adds below which waking the other threads costs more than they bring: about 10 us of one core's work.
 constexpr double kWorkForThreads = 1e6;
+
+constexpr int64_t kJobsPerThread = 16;  // with fewer, splits are shared out: a job more or less on a thread would show
 
 constexpr int64_t kResidentFloats = 128 << 10;  // 512 KiB of packed keys and values: half of a 1 MiB second level
 
@@ -37,11 +40,12 @@ class Forward {
         statistics_(statistics),
         progress_(progress),
         pack_(TakesPairs() ? PairPackKernels() : PackKernelsFor(ChosenIsa())),
-        kernels_(TakesPairs() ? PairForwardKernelsFor(ChosenIsa()) : ForwardKernelsFor(ChosenIsa())) {
+        kernels_(TakesPairs() ? PairForwardKernelsFor(ChosenIsa()) : ForwardKernelsFor(ChosenIsa())),
+        in_place_(std::all_of(jobs.begin(), jobs.end(), [](const HeadJob& j) { return j.rows <= kStreamedRows; })) {
     int64_t rows = 0;
     double work = 0;
     for (HeadJob& job : jobs_) {
-      job.block_rows = std::min(PaddedWidth(job.block_rows, kernels_.row_group),
+      job.block_rows = std::min(PaddedWidth(in_place_ ? job.rows : job.block_rows, kernels_.row_group),
                                 kMaxBlockRows / kernels_.row_group * kernels_.row_group);
       rows = std::max(rows, std::min(job.block_rows, job.rows));
       work += static_cast<double>(job.rows * (problem.layout.d + problem.layout.dv)) *
@@ -62,27 +66,28 @@ class Forward {
       return PackedHead::Floats(job, pack_, Parts::kKeysAndValues) <= kResidentFloats;
     });
     const int64_t jobs = static_cast<int64_t>(jobs_.size());
-    if (small && (one_block || jobs >= 4 * threads_)) RunResident();
+    if (in_place_) RunStreamed();
+    else if (small && (one_block || jobs >= 4 * threads_)) RunResident();
     else if (one_block) RunStreamed();
     else RunWaves();
   }
 
  private:
-  template <class TileOf>
-  void RunSplit(const BlockRows& rows, int64_t split, Scratch& scratch, const TileOf& tile_of) const {
+  // add(tile): adds it to the sums of the scratch's split.
+  template <class Add> void RunSplit(const BlockRows& rows, int64_t split, Scratch& scratch, const Add& add) const {
     constexpr int64_t kTiles = kSplitKeys / kKeyTile;
     const int64_t first = std::max(split * kTiles, rows.first_tile());
     const int64_t last = std::min((split + 1) * kTiles, rows.last_tile());
     kernels_.begin_split(rows.block(), scratch);
-    for (int64_t tile = first; tile < last; ++tile) kernels_.add_tile(rows.block(), tile_of(tile), scratch);
+    for (int64_t tile = first; tile < last; ++tile) add(tile);
   }
 
-  template <class TileOf> void RunBlock(const BlockRows& rows, Scratch& scratch, const TileOf& tile_of) const {
+  template <class Add> void RunBlock(const BlockRows& rows, Scratch& scratch, const Add& add) const {
     constexpr int64_t kTiles = kSplitKeys / kKeyTile;
     kernels_.begin(rows.block(), scratch);
     const int64_t first = rows.first_tile() / kTiles, last = (rows.last_tile() + kTiles - 1) / kTiles;
     for (int64_t split = first; split < last; ++split) {
-      RunSplit(rows, split, scratch, tile_of);
+      RunSplit(rows, split, scratch, add);
       // One split is all there is to merge, unless there are sinks.
       if (last - first == 1 && !problem_.sink) return Finish(rows, scratch.split(), scratch);
       kernels_.merge(rows.block(), scratch.split(), scratch);
@@ -132,7 +137,9 @@ class Forward {
       const PackedHead packed(job(task), pack_, Parts::kKeysAndValues, own.packed.data(), own.finite.data());
       for (int64_t tile = 0; tile < job(task).tiles(); ++tile) packed.Pack(tile);
       for (int64_t block = 0; block < job(task).blocks(); ++block) {
-        RunBlock(BlockRows(job(task), block), *own.scratch, [&](int64_t tile) { return packed.tile(tile); });
+        const BlockRows rows(job(task), block);
+        RunBlock(rows, *own.scratch,
+                 [&](int64_t tile) { kernels_.add_tile(rows.block(), packed.tile(tile), *own.scratch); });
       }
     }, progress_, threads_);
   }
@@ -147,13 +154,18 @@ class Forward {
     return {first, keys, values, pack_.values(job.key_values.v, first, count, problem_.layout.dv, values)};
   }
 
+  void AddStreamed(const HeadJob& job, const BlockRows& rows, int64_t tile, Worker& own) const {
+    if (in_place_) kernels_.stream_tile(rows.block(), tile * kKeyTile, *own.scratch);
+    else kernels_.add_tile(rows.block(), PackTile(job, tile, own), *own.scratch);
+  }
+
   void RunStreamed() {
-    ReservePacked(pack_.KeyFloats(problem_.layout.d) + pack_.ValueFloats(problem_.layout.dv), 0);
-    if (static_cast<int64_t>(jobs_.size()) >= 4 * threads_) {
+    if (!in_place_) ReservePacked(pack_.KeyFloats(problem_.layout.d) + pack_.ValueFloats(problem_.layout.dv), 0);
+    if (static_cast<int64_t>(jobs_.size()) >= kJobsPerThread * threads_) {
       ParallelFor(static_cast<int64_t>(jobs_.size()), [&](int64_t task, int thread) {
         Worker& own = worker(thread);
-        RunBlock(BlockRows(job(task), 0), *own.scratch,
-                 [&](int64_t tile) { return PackTile(job(task), tile, own); });
+        const BlockRows rows(job(task), 0);
+        RunBlock(rows, *own.scratch, [&](int64_t tile) { AddStreamed(job(task), rows, tile, own); });
       }, progress_, threads_);
     } else {
       RunStreamedSplits();
@@ -181,7 +193,7 @@ class Forward {
       Worker& own = worker(thread);
       const BlockRows rows(job(task.job), 0);
       kernels_.begin(rows.block(), *own.scratch);
-      RunSplit(rows, task.split, *own.scratch, [&](int64_t tile) { return PackTile(job(task.job), tile, own); });
+      RunSplit(rows, task.split, *own.scratch, [&](int64_t tile) { AddStreamed(job(task.job), rows, tile, own); });
       Copy(own.scratch->split(), job(task.job).rows, SumsAt(kept.data() + task.sums, job(task.job).rows));
     }, progress_, threads_);
     ParallelFor(static_cast<int64_t>(jobs_.size()), [&](int64_t j, int thread) {
@@ -219,8 +231,9 @@ class Forward {
       ParallelFor(static_cast<int64_t>(tasks.size()), [&](int64_t index, int thread) {
         const Task& task = tasks[static_cast<size_t>(index)];
         const PackedHead& head = packed.head(task.job);
-        RunBlock(BlockRows(job(task.job), task.block), *worker(thread).scratch,
-                 [&](int64_t tile) { return head.tile(tile); });
+        const BlockRows rows(job(task.job), task.block);
+        Scratch& scratch = *worker(thread).scratch;
+        RunBlock(rows, scratch, [&](int64_t tile) { kernels_.add_tile(rows.block(), head.tile(tile), scratch); });
       }, progress_, threads_);
     }
   }
@@ -231,6 +244,7 @@ class Forward {
   const Progress& progress_;
   PackKernels pack_;
   ForwardKernels kernels_;
+  bool in_place_;  // whether keys and values are read where they lie
   ScratchSizes scratch_sizes_;
   int threads_ = 1;
   std::vector<Worker> workers_;

@@ -38,6 +38,7 @@ struct ScratchSizes {
   int64_t rows = 0;  // of sums
   int64_t queries = 0, scores = 0;
   int64_t out_stride = 0;  // from a row of Sums::out to the next
+  int64_t streamed = 0;    // packed keys or values of a streamed block
 };
 
 // What a thread works in; sized once for the largest block of a call.
@@ -47,13 +48,14 @@ class Scratch {
 
   float* queries() { return queries_.data(); }  // the float32 kernels': (rows, D), scaled
   float* scores() { return scores_.data(); }    // the float32 kernels': (rows, kKeyTile), rows kScoreStride apart
+  float* streamed() { return streamed_.data(); }
   Sums split() { return {split_stats_.data(), split_stats_.data() + rows_, split_out_.data()}; }
   Sums total() { return {total_stats_.data(), total_stats_.data() + rows_, total_out_.data()}; }
   int64_t out_stride() const { return out_stride_; }
 
  private:
   int64_t rows_, out_stride_;
-  AlignedBuffer<float> queries_, scores_, split_stats_, split_out_, total_stats_, total_out_;
+  AlignedBuffer<float> queries_, scores_, split_stats_, split_out_, total_stats_, total_out_, streamed_;
 };
 
 struct ForwardKernels {
@@ -63,6 +65,8 @@ struct ForwardKernels {
   // Sets the split's sums to nothing; adds a tile of keys to them; adds `from` (rows, out_stride) to the total.
   void (*begin_split)(const Block& block, Scratch& scratch) noexcept;
   void (*add_tile)(const Block& block, const KeyTile& tile, Scratch& scratch) noexcept;
+  // The same, with keys and values read where they lie: for blocks of at most kStreamedRows rows.
+  void (*stream_tile)(const Block& block, int64_t tile_first, Scratch& scratch) noexcept;
   void (*merge)(const Block& block, const Sums& from, Scratch& scratch) noexcept;
   // Writes out and lse from a block's sums over all keys, and uses up their `out`. After it, max and sum are what
   // capture takes.

@@ -50,16 +50,17 @@ HWY_INLINE hn::Vec<hn::ScalableTag<float>> LoadAsFloat(const Float16* from) {
   }
 }
 
+inline float ElementAsFloat(float x) { return x; }
+inline float ElementAsFloat(BFloat16 x) { return ToFloat(x); }
+inline float ElementAsFloat(Float16 x) { return ToFloat(x); }
+
 // count elements from `from` (any type) to `to`, without reading past the end.
 template <class T> HWY_INLINE void ConvertToFloat(const T* from, int64_t count, float* to) {
   const hn::ScalableTag<float> tag;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag));
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes) hn::StoreU(LoadAsFloat(from + i), tag, to + i);
-  for (; i < count; ++i) {
-    if constexpr (std::is_same_v<T, float>) to[i] = from[i];
-    else to[i] = ToFloat(from[i]);
-  }
+  for (; i < count; ++i) to[i] = ElementAsFloat(from[i]);
 }
 
 // count floats from `from` to `to` (any type), rounded to nearest even.

@@ -17,6 +17,7 @@
 #include "kernels/multiply-inl.h"
 #include "kernels/score-inl.h"
 #include "kernels/softmax-inl.h"
+#include "kernels/stream-inl.h"
 #include "kernels/weights-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -24,10 +25,10 @@ namespace qkv {
 namespace HWY_NAMESPACE {
 namespace {
 
-void DropTile(const Block& block, const KeyTile& tile, const GroupRanges& ranges, float* weights) {
+void DropTile(const Block& block, int64_t tile_first, const GroupRanges& ranges, float* weights) {
   for (int64_t r = 0; r < block.count; ++r) {
     const Range span = WholeSteps(ranges.group[r / kTileRows]);
-    if (!span.empty()) DropWeights(*block.rules, block.rows[r], tile.first, span, weights + r * kScoreStride);
+    if (!span.empty()) DropWeights(*block.rules, block.rows[r], tile_first, span, weights + r * kScoreStride);
   }
 }
 
@@ -59,24 +60,44 @@ void BeginSplit(const Block& block, Scratch& scratch) noexcept {
   std::fill_n(split.out, block.count * scratch.out_stride(), 0.0f);
 }
 
+// The tile's scores become weights under the rows' new maxima, and the sums so far are brought up to those.
+void WeighTile(const Block& block, int64_t tile_first, const GroupRanges& ranges, Scratch& scratch) {
+  SoftmaxTile(block, ranges, scratch.scores(), scratch.split(), scratch.out_stride(), ValueWidth(block.layout->dv));
+  if (block.rules->dropout) DropTile(block, tile_first, ranges, scratch.scores());
+}
+
 void AddTile(const Block& block, const KeyTile& tile, Scratch& scratch) noexcept {
   const GroupRanges ranges(block, tile.first);
   if (ranges.all.empty()) return;
-  const Sums split = scratch.split();
+  float* out = scratch.split().out;
   PhaseTimer timer(Phase::kScores);
   ScoreTile(block, tile, ranges, scratch.queries(), scratch.scores());
   timer.Next(Phase::kSoftmax);
-  SoftmaxTile(block, ranges, scratch.scores(), split, scratch.out_stride(), ValueWidth(block.layout->dv));
-  if (block.rules->dropout) DropTile(block, tile, ranges, scratch.scores());
+  WeighTile(block, tile.first, ranges, scratch);
   timer.Next(Phase::kValues);
-  MultiplyValues(block.count, ranges, block.layout->dv, scratch.scores(), kScoreStride, tile.values, split.out,
+  MultiplyValues(block.count, ranges, block.layout->dv, scratch.scores(), kScoreStride, tile.values, out,
                  scratch.out_stride());
   if (tile.finite == Values::kSomeNotFinite) {
     const Range keys = {0, std::min(kKeyTile, block.key_values->length - tile.first)};
-    AddNotFinite({block, 0, block.count}, tile.first, keys, split.out, scratch.out_stride(), [&](int64_t r, int64_t j) {
+    AddNotFinite({block, 0, block.count}, tile.first, keys, out, scratch.out_stride(), [&](int64_t r, int64_t j) {
       return scratch.scores()[r * kScoreStride + j];
     });
   }
+}
+
+void StreamTile(const Block& block, int64_t tile_first, Scratch& scratch) noexcept {
+  const GroupRanges ranges(block, tile_first);
+  if (ranges.all.empty()) return;
+  WithType(block.key_values->k.dtype, [&](auto type) {
+    PhaseTimer timer(Phase::kScores);
+    StreamedTile<decltype(type)> tile(block, ranges, tile_first);
+    tile.Scores(scratch.queries(), scratch.scores());
+    ApplyRulesToTile(block, tile_first, ranges, scratch.scores());
+    timer.Next(Phase::kSoftmax);
+    WeighTile(block, tile_first, ranges, scratch);
+    timer.Next(Phase::kValues);
+    tile.Values(scratch.scores(), scratch.split().out, scratch.out_stride());
+  });
 }
 
 void Merge(const Block& block, const Sums& from, Scratch& scratch) noexcept {
@@ -141,12 +162,12 @@ void Finish(const Block& block, const Sums& total, Scratch& scratch) noexcept {
 }
 
 ScratchSizes SizesOf(int64_t rows, const Layout& layout) noexcept {
-  return {rows, rows * layout.d, rows * kScoreStride, PaddedWidth(layout.dv, PanelWidth())};
+  return {rows, rows * layout.d, rows * kScoreStride, PaddedWidth(layout.dv, PanelWidth()), 0};
 }
 
 }  // namespace
 
-ForwardKernels ForwardTable() { return {&SizesOf, &Begin, &BeginSplit, &AddTile, &Merge, &Finish, kTileRows}; }
+ForwardKernels ForwardTable() { return {&SizesOf, &Begin, &BeginSplit, &AddTile, &StreamTile, &Merge, &Finish, kTileRows}; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace qkv
@@ -166,7 +187,8 @@ Scratch::Scratch(const ScratchSizes& sizes)
       split_stats_(2 * rows_),
       split_out_(rows_ * out_stride_),
       total_stats_(2 * rows_),
-      total_out_(rows_ * out_stride_) {}
+      total_out_(rows_ * out_stride_),
+      streamed_(sizes.streamed) {}
 
 }  // namespace qkv
 #endif

@@ -23,8 +23,10 @@
 
 #if HWY_TARGET == HWY_AVX3
 #include "kernels/math-inl.h"
+#include "kernels/pack_pairs-inl.h"
 #include "kernels/pair_products-inl.h"
 #include "kernels/score-inl.h"
+#include "kernels/transpose-inl.h"
 #include "kernels/weights-inl.h"
 
 HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512bf16")
@@ -34,6 +36,7 @@ namespace {
 
 constexpr int64_t kScores = kPairChunk + 16;   // floats from a row of a chunk's scores to the next: off powers of two
 constexpr int64_t kWeights = kPairChunk + 32;  // the same of its weights
+constexpr int64_t kNearKeys = 64;  // streamed keys that are multiplied at a time: 16 KiB of 128 channels
 constexpr int64_t kGroupScores = kPairGroupRows * kScores;
 constexpr int64_t kGroupWeights = kPairGroupRows * kWeights / 2;  // floats
 
@@ -59,7 +62,8 @@ struct Parts {
 
 ScratchSizes SizesOf(int64_t rows, const Layout& layout) noexcept {
   const int64_t whole = PaddedWidth(rows, kPairGroupRows);
-  return {whole, whole * Depth(layout) / 2, 2 * kGroupScores + 2 * kGroupWeights, OutStride(layout)};
+  const int64_t streamed = rows <= kStreamedRows ? kPairDepth * Depth(layout) + kNearKeys * Channels(layout) / 2 : 0;
+  return {whole, whole * Depth(layout) / 2, 2 * kGroupScores + 2 * kGroupWeights, OutStride(layout), streamed};
 }
 
 // A group of rows and the part of a chunk that they see, in whole pair tiles; keys are relative to the tile.
@@ -346,6 +350,129 @@ template <class Products> void AddTile(const Block& block, const KeyTile& tile, 
   else AddItems<RowSums::kForOutput, Products>(block, tile, items, scratch);
 }
 
+// Scores (16 keys, 16 rows) into rows kScores apart.
+void TurnScores(const float* by_key, int64_t rows, float* scores) {
+  const float* from[16];
+  for (int64_t i = 0; i < 16; ++i) from[i] = by_key + i * 16;
+  VecF32 turned[16];
+  TurnSquare(from, 0, turned);
+  for (int64_t r = 0; r < rows; ++r) hn::StoreU(turned[r], F32(), scores + r * kScores);
+}
+
+// What a streamed tile works with: its rows in pair tiles, and a few packed keys or values.
+struct Streamed {
+  BFloat16 *rows, *packed;
+};
+
+// Whether keys first ... first + count - 1 can be read where they lie, a fixed distance from each to the next.
+bool LieEvenly(const Strided& from, int64_t first, int64_t count, int64_t d) {
+  if (d % kPairDepth != 0 || from.channel != 1) return false;
+  return from.table == nullptr || first % from.table->keys_per_page + count <= from.table->keys_per_page;
+}
+
+// Scores of `count` keys, 32 or 64, that lie evenly.
+template <int kTiles, class Products>
+void ScoreInPlace(const Strided& k, int64_t first, const Streamed& streamed, int64_t steps, int64_t rows, float* scores,
+                  Products& products) {
+  HWY_ALIGN float by_key[kTiles * 16 * 16];
+  products.template MultiplyKeys<kTiles>(k.Key<BFloat16>(first), k.Key<BFloat16>(first + kTiles * 16), k.key,
+                                         streamed.rows, steps, by_key);
+  for (int64_t n = 0; n < kTiles; ++n) TurnScores(by_key + n * 16 * 16, rows, scores + n * 16);
+}
+
+// S = Q K^T of an item of at most 16 rows, from the keys as they lie, or packed a few at a time just before they are
+// multiplied.
+template <class Products>
+void StreamScores(const Block& block, int64_t tile_first, const Item& item, const Parts& parts, float* scores,
+                  const Streamed& streamed, Products& products) {
+  const Strided& k = block.key_values->k;
+  const int64_t depth = Depth(*block.layout), steps = depth / kPairDepth, length = block.key_values->length;
+  int64_t some = 0;
+  for (int64_t key = item.keys.first; key < item.keys.last; key += some, scores += some) {
+    const int64_t first = tile_first + key;
+    some = std::min(kNearKeys, item.keys.last - key) / kNearKeys * kPairDepth + kPairDepth;
+    if constexpr (Products::kReadsKeys) {
+      if (first + some <= length && LieEvenly(k, first, some, block.layout->d)) {
+        if (some == kNearKeys) ScoreInPlace<4>(k, first, streamed, steps, item.rows, scores, products);
+        else ScoreInPlace<2>(k, first, streamed, steps, item.rows, scores, products);
+        continue;
+      }
+    }
+    some = kPairDepth;
+    PackPairKeys(k, first, std::min(some, length - first), block.layout->d, streamed.packed);
+    products.Add({parts.queries, depth, {streamed.packed, streamed.packed + steps * kPairTile}, scores, kScores,
+                  item.rows, steps, Start::kZero});
+    products.Finish();
+  }
+}
+
+// O += P V of packed values.
+template <class Products>
+void AddPacked(const Item& item, const BFloat16* weights, const BFloat16* packed, int64_t steps, int64_t channels,
+               float* out, int64_t stride, Products& products) {
+  constexpr int64_t kGroup = kNearKeys * kPairColumns;
+  int64_t c = 0;
+  if constexpr (Products::kReadsKeys) {
+    for (; c + 64 <= channels; c += 64) {
+      products.template AddValues<4>(weights, kWeights, packed + c * kNearKeys, kGroup, steps, out + c, stride);
+    }
+    if (c == channels) return;
+    products.template AddValues<2>(weights, kWeights, packed + c * kNearKeys, kGroup, steps, out + c, stride);
+  } else {
+    for (; c < channels; c += 2 * kPairColumns) {
+      const BFloat16* b = packed + c * kNearKeys;
+      products.Add({weights, kWeights, {b, b + kGroup}, out + c, stride, item.rows, steps, Start::kAdd});
+      products.Finish();
+    }
+  }
+}
+
+// O += P V of an item, values packed a few at a time.
+template <class Products>
+void StreamValues(const Block& block, int64_t tile_first, const Item& item, const BFloat16* weights, float* out,
+                  BFloat16* packed, Products& products) {
+  const KeyValues& from = *block.key_values;
+  const int64_t stride = OutStride(*block.layout);
+  Values finite = Values::kFinite;
+  for (int64_t key = item.keys.first; key < item.keys.last; key += kNearKeys) {
+    const int64_t keys = std::min(kNearKeys, item.keys.last - key), first = tile_first + key;
+    const Values some = PackPairValues(from.v, first, std::min(keys, from.length - first), block.layout->dv, packed,
+                                       kNearKeys * kPairColumns);
+    if (some == Values::kSomeNotFinite) finite = some;
+    AddPacked(item, weights + key - item.keys.first, packed, keys / kPairDepth, Channels(*block.layout), out, stride,
+              products);
+  }
+  if (finite == Values::kFinite) return;
+  AddNotFinite({block, item.row, item.rows}, tile_first, item.keys, out, stride, [&](int64_t r, int64_t j) {
+    return ToFloat(weights[(r - item.row) * kWeights + j - item.keys.first]);
+  });
+}
+
+template <RowSums kSums, class Products>
+void StreamItems(const Block& block, int64_t tile_first, const Items& items, Scratch& scratch) {
+  const Parts parts(scratch);
+  const Sums sums = scratch.split();
+  const KeyTile tile = {tile_first, nullptr, nullptr, Values::kFinite};
+  const int64_t depth = Depth(*block.layout);
+  BFloat16* memory = reinterpret_cast<BFloat16*>(scratch.streamed());
+  const Streamed streamed = {memory, memory + kPairDepth * depth};
+  PackPairKeys({parts.queries, DType::kBF16, depth, 1}, 0, kStreamedRows, depth, streamed.rows);
+  Products products;
+  for (int64_t i = 0; i < items.count; ++i) {
+    const Item& item = items.item[i];
+    StreamScores(block, tile_first, item, parts, parts.scores[0], streamed, products);
+    SoftmaxItem<kSums>(block, tile, item, parts.scores[0], parts.weights[0], sums, products);
+    StreamValues(block, tile_first, item, parts.weights[0], sums.out, streamed.packed, products);
+  }
+}
+
+template <class Products> void StreamTile(const Block& block, int64_t tile_first, Scratch& scratch) noexcept {
+  const PhaseTimer timer(Phase::kSoftmax);
+  const auto stream = block.layout->row_sums == RowSums::kExact ? &StreamItems<RowSums::kExact, Products>
+                                                                 : &StreamItems<RowSums::kForOutput, Products>;
+  stream(block, tile_first, Items(block, tile_first), scratch);
+}
+
 // exp(s - s) as a row whose base is s has it: 1, but for the rounding of the base.
 float ExpOfBase(float s) {
   if (!(std::abs(s) <= kLargestBase)) return 1.0f;
@@ -444,7 +571,7 @@ void Finish(const Block& block, const Sums& total, Scratch& scratch) noexcept {
 }
 
 template <class Products> ForwardKernels Table() {
-  return {&SizesOf, &Begin, &BeginSplit, &AddTile<Products>, &Merge, &Finish, kPairGroupRows};
+  return {&SizesOf, &Begin, &BeginSplit, &AddTile<Products>, &StreamTile<Products>, &Merge, &Finish, kPairGroupRows};
 }
 
 }  // namespace

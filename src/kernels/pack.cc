@@ -2,69 +2,27 @@
 
 #include <algorithm>
 #include <cstring>
-#include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/pack.cc"
 #include "hwy/foreach_target.h"
 // After foreach_target.h.
 #include "hwy/highway.h"
-#include "kernels/convert-inl.h"
+#include "kernels/keys-inl.h"
 #include "kernels/multiply-inl.h"
-#include "kernels/transpose-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Channels c ... c + d - 1 of a key as contiguous floats: where they lie, or in `buffer` after conversion.
-template <class T>
-const float* KeyAsFloats(const Strided& from, int64_t key, int64_t c, int64_t d, float* buffer) {
-  const T* data = from.Key<T>(key) + c * from.channel;
-  PrefetchAhead(from, data, d);
-  if constexpr (std::is_same_v<T, int8_t>) {
-    const float scale = from.Scale(key);
-    for (int64_t i = 0; i < d; ++i) buffer[i] = static_cast<float>(data[i * from.channel]) * scale;
-    return buffer;
-  } else {
-    if (from.channel != 1) {
-      for (int64_t i = 0; i < d; ++i) buffer[i] = LoadFloat(data, DTypeOf<T>::value, i * from.channel);
-      return buffer;
-    }
-    if constexpr (std::is_same_v<T, float>) return data;
-    ConvertToFloat(data, d, buffer);
-    return buffer;
-  }
-}
-
-// `lanes` keys (rows; at most that many are real, the rest point at zeros) into column `column` of a panel.
-HWY_INLINE void PackKeyGroup(const float* const* rows, int64_t d, float* panel) {
-  const int64_t lanes = Lanes(), width = PanelWidth();
-  int64_t c = 0;
-  for (; c + lanes <= d; c += lanes) TransposeSquare(rows, c, panel + c * width, width);
-  for (; c < d; ++c) {
-    for (int64_t r = 0; r < lanes; ++r) panel[c * width + r] = rows[r][c];
-  }
-}
-
-// Channels are packed in strips, so that the buffer for converted keys is small whatever the head size.
-constexpr int64_t kStrip = 256;
-
 template <class T>
 void PackKeys(const Strided& k, int64_t first, int64_t count, int64_t d, float* packed) noexcept {
-  const int64_t lanes = Lanes(), width = PanelWidth();
-  HWY_ALIGN float buffer[HWY_MAX_BYTES / sizeof(float)][kStrip];
-  HWY_ALIGN static constexpr float kZeros[kStrip] = {};
-  const float* rows[HWY_MAX_BYTES / sizeof(float)];
-  for (int64_t key = 0; key < count; key += lanes) {
+  const int64_t width = PanelWidth();
+  for (int64_t key = 0; key < count; key += Lanes()) {
     float* panel = packed + key / width * width * d + key % width;
     for (int64_t c = 0; c < d; c += kStrip) {
-      const int64_t strip = std::min(kStrip, d - c);
-      for (int64_t r = 0; r < lanes; ++r) {
-        rows[r] = key + r < count ? KeyAsFloats<T>(k, first + key + r, c, strip, buffer[r]) : kZeros;
-      }
-      PackKeyGroup(rows, strip, panel + c * width);
+      PackKeyStrip<T>(k, first + key, count - key, c, std::min(kStrip, d - c), panel + c * width, width);
     }
   }
 }

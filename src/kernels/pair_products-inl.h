@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "hwy/highway.h"
 #include "kernels/multiply-inl.h"
@@ -99,12 +100,60 @@ class TileProducts : public PairProductList {
     Clear();
   }
 
+  static constexpr bool kReadsKeys = true;
+
+  // Products of up to 16 rows, four or two tiles at a time, so that as many chains are under way.
+  // c (16 kTiles keys, 16 rows) = keys, read where they lie, times rows in pair tiles. Asks for the keys at `ahead`, a
+  // line with every line that is read.
+  template <int kTiles>
+  HWY_INLINE void MultiplyKeys(const BFloat16* keys, const BFloat16* ahead, int64_t key_stride, const BFloat16* rows,
+                               int64_t steps, float* c) {
+    ForTiles<kTiles>([&](auto n) { Zero<n()>(); });
+    for (int64_t step = 0; step < steps; ++step, keys += kPairDepth, ahead += kPairDepth) {
+      Load<6>(rows + step * kPairTile, 64);
+      ForTiles<kTiles>([&](auto n) {
+        Load<4 + n() % 2>(keys + 16 * n() * key_stride, key_stride * 2);
+        Dot<n(), 4 + n() % 2, 6>();
+        QKV_UNROLL for (int i = 0; i < 16; ++i) __builtin_prefetch(ahead + (16 * n() + i) * key_stride);
+      });
+    }
+    ForTiles<kTiles>([&](auto n) { Store<n()>(c + n() * 16 * 16, 64); });
+  }
+
+  // c (rows, 16 kTiles channels) += weights times values in pair tiles, `group` elements from 16 channels to the next.
+  template <int kTiles>
+  HWY_INLINE void AddValues(const BFloat16* weights, int64_t stride, const BFloat16* values, int64_t group,
+                            int64_t steps, float* c, int64_t c_stride) {
+    ForTiles<kTiles>([&](auto n) { Load<n()>(c + n() * 16, c_stride * 4); });
+    for (int64_t step = 0; step < steps; ++step) {
+      Load<4>(weights + step * kPairDepth, stride * 2);
+      ForTiles<kTiles>([&](auto n) {
+        Load<5 + n() % 3>(values + n() * group + step * kPairTile, 64);
+        Dot<n(), 4, 5 + n() % 3>();
+      });
+    }
+    ForTiles<kTiles>([&](auto n) { Store<n()>(c + n() * 16, c_stride * 4); });
+  }
+
  private:
   template <int kRegister> static HWY_INLINE void Load(const void* from, int64_t row_bytes) {
     asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(row_bytes), "i"(kRegister) : "memory");
   }
   template <int kRegister> static HWY_INLINE void Store(void* to, int64_t row_bytes) {
     asm volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(to), "r"(row_bytes), "i"(kRegister) : "memory");
+  }
+
+  template <int kC, int kA, int kB> static HWY_INLINE void Dot() {
+    asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kC), "i"(kA), "i"(kB));
+  }
+  template <int kRegister> static HWY_INLINE void Zero() { asm volatile("tilezero %%tmm%c0" : : "i"(kRegister)); }
+  template <int kTiles, class Body> static HWY_INLINE void ForTiles(const Body& body) {
+    body(std::integral_constant<int, 0>());
+    body(std::integral_constant<int, 1>());
+    if constexpr (kTiles == 4) {
+      body(std::integral_constant<int, 2>());
+      body(std::integral_constant<int, 3>());
+    }
   }
 
   static HWY_INLINE void Begin(const PairProduct& p) {
@@ -138,6 +187,7 @@ class TileProducts : public PairProductList {
 // AVX-512: vdpbf16ps, twelve rows at a time. Nothing runs beside it, so a step is a whole product.
 class DotProducts : public PairProductList {
  public:
+  static constexpr bool kReadsKeys = false;  // an instruction wants channels of many keys side by side
   void Step() {
     const PairProduct& p = list_[next_++];
     int64_t r = 0;

@@ -17,6 +17,7 @@ namespace qkv {
 inline constexpr int64_t kKeyTile = 512;     // 128 KiB of packed keys at D = 64: a tile of K, V and scores fit in L2
 inline constexpr int64_t kSplitKeys = 1024;  // 2 tiles: fine enough to share one long sequence among 64 threads
 inline constexpr int64_t kMaxBlockRows = 96; // 16 groups of 6 rows: scores 198 KiB
+inline constexpr int64_t kStreamedRows = 16;  // a block of no more reads its keys where they lie (attention/forward.cc)
 inline constexpr int64_t kScoreStride = kKeyTile + 16;  // of a row of scores: off the powers of two, which share cache sets
 
 // Where a cache keeps the keys of a sequence: key j is number j mod keys_per_page of page (j div keys_per_page) mod

@@ -103,21 +103,28 @@ inline void LoadQueries(const Block& block, float* to) {
   }
 }
 
-// Dot products of rows of `a`, lda apart, with packed keys for every group's range, rounded out to whole vectors; the
-// rest of `scores`, rows `stride` apart, is left as it was.
+// Dot products of rows of `a`, lda apart, with the panel of keys that begins at key `panel` of a tile, for the groups
+// that see any of it, in whole vectors.
+inline void MultiplyKeyPanel(int64_t rows, const GroupRanges& ranges, int64_t panel, int64_t depth, const float* a,
+                             int64_t lda, const float* b, float* scores, int64_t stride, Start start) {
+  const int64_t width = PanelWidth();
+  for (int64_t g = 0; g < ranges.count; ++g) {
+    const int64_t columns = std::min(width, ranges.group[g].last - panel);
+    if (columns <= 0 || ranges.group[g].first >= panel + width) continue;
+    const int64_t r = g * kTileRows;
+    MultiplyPanel(std::min<int64_t>(kTileRows, rows - r), columns, depth, a + r * lda, lda, b, width,
+                  scores + r * stride + panel, stride, start);
+  }
+}
+
+// The same with all packed keys that any group sees; the rest of `scores`, rows `stride` apart, is left as it was.
 inline void MultiplyKeys(int64_t rows, const GroupRanges& ranges, int64_t depth, const float* a, int64_t lda,
                          const float* keys, float* scores, int64_t stride) {
   const int64_t width = PanelWidth();
   for (int64_t panel = ranges.all.first / width * width; panel < ranges.all.last; panel += width) {
     for (int64_t c = 0; c < depth; c += kDepthStep) {
-      const float* b = keys + panel * depth + c * width;
-      for (int64_t g = 0; g < ranges.count; ++g) {
-        const int64_t columns = std::min(width, ranges.group[g].last - panel);
-        if (columns <= 0 || ranges.group[g].first >= panel + width) continue;
-        const int64_t r = g * kTileRows;
-        MultiplyPanel(std::min<int64_t>(kTileRows, rows - r), columns, std::min(kDepthStep, depth - c), a + r * lda + c,
-                      lda, b, width, scores + r * stride + panel, stride, c == 0 ? Start::kZero : Start::kAdd);
-      }
+      MultiplyKeyPanel(rows, ranges, panel, std::min(kDepthStep, depth - c), a + c, lda, keys + panel * depth + c * width,
+                       scores, stride, c == 0 ? Start::kZero : Start::kAdd);
     }
   }
 }
@@ -229,18 +236,21 @@ inline Range WholeVectors(Range range) {
   return {range.first / SumStep() * SumStep(), (range.last + Lanes() - 1) / Lanes() * Lanes()};
 }
 
+// Products of all rows of the block become scores, with the rules applied.
+inline void ApplyRulesToTile(const Block& block, int64_t tile_first, const GroupRanges& ranges, float* scores) {
+  for (int64_t r = 0; r < block.count; ++r) {
+    const Range group = ranges.group[r / kTileRows];
+    if (group.empty()) continue;
+    ApplyRules(*block.rules, block.rows[r], tile_first, WholeSteps(group), scores + r * kScoreStride);
+  }
+}
+
 // Scores of all rows of the block for the tile. Returns what was written, in whole steps; empty: nothing visible.
 inline Range ScoreTile(const Block& block, const KeyTile& tile, const GroupRanges& ranges, const float* queries,
                        float* scores) {
   if (ranges.all.empty()) return {};
   MultiplyKeys(block.count, ranges, block.layout->d, queries, block.layout->d, tile.keys, scores, kScoreStride);
-  for (int64_t r = 0; r < block.count; ++r) {
-    const Range group = ranges.group[r / kTileRows];
-    if (!group.empty()) {
-      const Row& row = block.rows[r];
-      ApplyRules(*block.rules, row, tile.first, WholeSteps(group), scores + r * kScoreStride);
-    }
-  }
+  ApplyRulesToTile(block, tile.first, ranges, scores);
   return WholeSteps(ranges.all);
 }
 
