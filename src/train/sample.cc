@@ -1,7 +1,6 @@
 #include "train/sample.h"
 
 #include <algorithm>
-#include <memory>
 #include <utility>
 
 #include "models/causal_config.h"
@@ -33,20 +32,18 @@ std::vector<TensorEntry> EntriesOf(const ParameterTable& table, std::span<const 
   return entries;
 }
 
-// The decoder as the model that `qkv generate` would load, without the way over a disk.
-CausalModel ModelOf(const DecoderConfig& decoder, std::span<const float> parameters,
-                    const std::string& tokenizer_json) {
-  const ParameterTable table(decoder);
-  const auto entries = std::make_shared<const std::vector<TensorEntry>>(EntriesOf(table, parameters));
+// The decoder as the model that `qkv generate` would load, without the way over a disk. The entries outlive it.
+CausalModel ModelOf(const DecoderConfig& decoder, const ParameterTable& table,
+                    const std::vector<TensorEntry>& entries, const std::string& tokenizer_json) {
   const CausalConfig config = ReadGpt2Config(ParseConfig(ConfigJson(decoder, Precision::kFloat32), kWhere));
   const auto find = [&](std::string_view name) {
     const auto found =
-        std::find_if(entries->begin(), entries->end(), [&](const auto& e) { return e.name == name; });
-    return found == entries->end() ? nullptr : &*found;
+        std::find_if(entries.begin(), entries.end(), [&](const auto& e) { return e.name == name; });
+    return found == entries.end() ? nullptr : &*found;
   };
   return {CausalInfo(kWhere, config, table.count()), config,
-          CausalTensors(kGpt2Names, find, kWhere),   entries,
-          TokenizerFromJson(tokenizer_json, kWhere), std::nullopt};
+          CausalTensors(kGpt2Names, find, kWhere), TokenizerFromJson(tokenizer_json, kWhere),
+          std::nullopt};
 }
 
 }  // namespace
@@ -65,7 +62,9 @@ Sampler::Sampler(const DecoderConfig& config, std::string tokenizer_json, const 
 }
 
 Sample Sampler::Write(std::span<const float> parameters, int64_t most_tokens, uint64_t seed) const {
-  const CausalModel model = ModelOf(config_, parameters, tokenizer_json_);
+  const ParameterTable table(config_);
+  const std::vector<TensorEntry> entries = EntriesOf(table, parameters);
+  const CausalModel model = ModelOf(config_, table, entries, tokenizer_json_);
   GenerateOptions options;
   options.sampling.temperature = kTemperature;
   options.sampling.top_p = kTopP;
