@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <string>
 
@@ -91,6 +92,10 @@ void StoreToken(const void* from, DType from_dtype, int64_t channel, const Cache
                 int64_t head, int64_t slot, std::byte* page) {
   const int64_t size = static_cast<int64_t>(SizeOf(dtype));
   std::byte* to = page + part.offset + head * part.head_bytes + slot * part.width * size;
+  if (from_dtype == dtype && channel == 1) {
+    std::memcpy(to, from, static_cast<size_t>(part.width * size));
+    return;
+  }
   if (dtype != DType::kI8) {
     for (int64_t c = 0; c < part.width; ++c) StoreDouble(LoadDouble(from, from_dtype, c * channel), to, dtype, c);
     return;

@@ -73,8 +73,8 @@ void QuantiseGroup(const float* x, int16_t* q, VectorScale& to) {
   const float largest = hn::GetLane(hn::MaxOfLanes(tag, most));
   // Not finite: the scale says so. Too small for a scale that is a normal number: as good as zero.
   const bool finite = hn::AllTrue(tag, sound) && largest <= FLT_MAX;
-  const bool used = finite && largest >= 32767 * FLT_MIN;
-  const auto inverse = hn::Set(tag, used ? 32767 / largest : 0.0f);
+  const bool used = finite && largest >= kVectorMost * FLT_MIN;
+  const auto inverse = hn::Set(tag, used ? kVectorMost / largest : 0.0f);
   const hn::Rebind<int16_t, FloatTag> narrow;
   auto sum = hn::Zero(I32());
   for (int64_t i = 0; i < kVectorGroup; i += kFloatLanes) {
@@ -83,7 +83,7 @@ void QuantiseGroup(const float* x, int16_t* q, VectorScale& to) {
     sum = hn::Add(sum, rounded);
     hn::StoreU(hn::DemoteTo(narrow, rounded), narrow, q + i);
   }
-  to.scale = used ? largest / 32767 : finite ? 0.0f : std::numeric_limits<float>::quiet_NaN();
+  to.scale = used ? largest / kVectorMost : finite ? 0.0f : std::numeric_limits<float>::quiet_NaN();
   to.sum = to.scale * static_cast<float>(hn::GetLane(hn::SumOfLanes(I32(), sum)));
 }
 

@@ -55,6 +55,7 @@ void DequantiseRows(const QuantisedMatrix& matrix, int64_t first_row, int64_t ro
 // and not eight: the processor multiplies the widened weights as fast, and the vector's own rounding error
 // disappears beside that of the weights.
 inline constexpr int64_t kVectorGroup = 32;
+inline constexpr int kVectorMost = 127 * 256;  // the largest integer: its high byte is a signed one (SplitVector)
 struct VectorScale {
   float scale;  // element = scale * q
   float sum;    // of the group's elements as rounded: scale * (sum of q)
@@ -69,5 +70,14 @@ void QuantiseVector(const float* x, int64_t cols, int16_t* q, VectorScale* scale
 // out: (rows), all written.
 void MultiplyQuantisedRows(const QuantisedMatrix& matrix, int64_t first_row, int64_t rows, const int16_t* q,
                            const VectorScale* scales, float* out) noexcept;
+
+// The same on processors that multiply bytes, for the formats that MultipliesBytes says; the other two are called only
+// where it says so. Each integer is 256 * high + low. split: of each 64 elements 64 high bytes, then 64 low ones;
+// SplitBytes(cols) of them, all written.
+inline constexpr int64_t SplitBytes(int64_t cols) { return (cols + 63) / 64 * 128; }
+bool MultipliesBytes(QuantisedType type);
+void SplitVector(const int16_t* q, int64_t cols, int8_t* split) noexcept;
+void MultiplyQuantisedBytes(const QuantisedMatrix& matrix, int64_t first_row, int64_t rows, const int8_t* split,
+                            const VectorScale* scales, float* out) noexcept;
 
 }  // namespace qkv

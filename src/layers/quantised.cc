@@ -44,21 +44,40 @@ std::vector<Task> Divide(std::span<const QuantisedMatrix> matrices) {
   return tasks;
 }
 
+bool MultiplyBytes(std::span<const QuantisedMatrix> matrices) {
+  return std::any_of(matrices.begin(), matrices.end(),
+                     [](const QuantisedMatrix& matrix) { return MultipliesBytes(matrix.type); });
+}
+
 // The rows of x as the kernels take them.
 class Vectors {
  public:
-  Vectors(const float* x, int64_t m, int64_t cols)
-      : cols_(cols), groups_(cols / kVectorGroup), integers_(m * cols), scales_(m * groups_) {
+  Vectors(std::span<const QuantisedMatrix> matrices, const float* x, int64_t m)
+      : cols_(matrices.front().cols),
+        groups_(cols_ / kVectorGroup),
+        split_bytes_(MultiplyBytes(matrices) ? SplitBytes(cols_) : 0),
+        integers_(m * cols_),
+        split_(m * split_bytes_),
+        scales_(m * groups_) {
     for (int64_t i = 0; i < m; ++i) {
-      QuantiseVector(x + i * cols, cols, integers_.data() + i * cols, scales_.data() + i * groups_);
+      QuantiseVector(x + i * cols_, cols_, integers_.data() + i * cols_, scales_.data() + i * groups_);
+      if (split_bytes_ > 0) SplitVector(integers_.data() + i * cols_, cols_, split_.data() + i * split_bytes_);
     }
   }
-  const int16_t* integers(int64_t i) const { return integers_.data() + i * cols_; }
-  const VectorScale* scales(int64_t i) const { return scales_.data() + i * groups_; }
+
+  // Of vector i with some of a matrix's rows.
+  void Multiply(const QuantisedMatrix& matrix, int64_t first_row, int64_t rows, int64_t i, float* out) const {
+    const VectorScale* scales = scales_.data() + i * groups_;
+    if (MultipliesBytes(matrix.type)) {
+      return MultiplyQuantisedBytes(matrix, first_row, rows, split_.data() + i * split_bytes_, scales, out);
+    }
+    MultiplyQuantisedRows(matrix, first_row, rows, integers_.data() + i * cols_, scales, out);
+  }
 
  private:
-  int64_t cols_, groups_;
+  int64_t cols_, groups_, split_bytes_;
   AlignedBuffer<int16_t> integers_;
+  AlignedBuffer<int8_t> split_;  // empty where no matrix is multiplied by bytes
   AlignedBuffer<VectorScale> scales_;
 };
 
@@ -66,14 +85,13 @@ class Vectors {
 
 void MultiplyQuantised(std::span<const QuantisedMatrix> matrices, const float* x, int64_t m, float* out) {
   if (matrices.empty() || m == 0) return;
-  const Vectors vectors(x, m, matrices.front().cols);
+  const Vectors vectors(matrices, x, m);
   const int64_t columns = RowsOf(matrices);
   const std::vector<Task> tasks = Divide(matrices);
   ParallelFor(static_cast<int64_t>(tasks.size()), [&](int64_t index, int) {
     const Task& task = tasks[static_cast<size_t>(index)];
     for (int64_t i = 0; i < m; ++i) {
-      MultiplyQuantisedRows(*task.matrix, task.first_row, task.rows, vectors.integers(i), vectors.scales(i),
-                            out + i * columns + task.column);
+      vectors.Multiply(*task.matrix, task.first_row, task.rows, i, out + i * columns + task.column);
     }
   });
 }

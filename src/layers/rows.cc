@@ -12,15 +12,19 @@ namespace {
 constexpr int64_t kTaskValues = 65536;  // some 10 us, several times what handing out a task costs
 
 template <class To, class From>
-ConstRows ConvertAll(const From* x, int64_t count, void (*convert)(const From*, int64_t, To*)) {
-  thread_local AlignedBuffer<To> converted;
-  if (converted.size() < count) converted = AlignedBuffer<To>(count);
-  To* to = converted.data();
+void ConvertTo(const From* x, int64_t count, void (*convert)(const From*, int64_t, To*), To* to) {
   ParallelFor((count + kTaskValues - 1) / kTaskValues, [&](int64_t task, int) {
     const int64_t first = task * kTaskValues;
     convert(x + first, std::min(kTaskValues, count - first), to + first);
   });
-  return to;
+}
+
+template <class To, class From>
+ConstRows ConvertAll(const From* x, int64_t count, void (*convert)(const From*, int64_t, To*)) {
+  thread_local AlignedBuffer<To> converted;
+  if (converted.size() < count) converted = AlignedBuffer<To>(count);
+  ConvertTo(x, count, convert, converted.data());
+  return converted.data();
 }
 
 }  // namespace
@@ -32,5 +36,7 @@ ConstRows Convert(ConstRows x, int64_t count, DType dtype) {
   }
   return ConvertAll<float>(static_cast<const BFloat16*>(x.data), count, WidenToFloat);
 }
+
+void RoundRows(const float* x, int64_t count, BFloat16* to) { ConvertTo(x, count, RoundToBFloat16, to); }
 
 }  // namespace qkv

@@ -37,4 +37,7 @@ struct Rows {
 // The memory is the calling thread's, valid until its next call.
 ConstRows Convert(ConstRows x, int64_t count, DType dtype);
 
+// The same into memory of the caller's.
+void RoundRows(const float* x, int64_t count, BFloat16* to);
+
 }  // namespace qkv

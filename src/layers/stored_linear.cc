@@ -8,38 +8,30 @@
 namespace qkv {
 
 StoredLinear::StoredLinear(Linear linear)
-    : inputs_(linear.inputs()), outputs_(linear.outputs()), packed_(std::make_unique<Packed>()) {
-  std::call_once(packed_->once, [&] { packed_->linear.emplace(std::move(linear)); });
-}
+    : inputs_(linear.inputs()), outputs_(linear.outputs()), linear_(std::move(linear)) {}
 
 StoredLinear::StoredLinear(QuantisedParameters parameters)
-    : inputs_(parameters.matrices.front().cols),
-      blocks_(std::move(parameters)),
-      packed_(std::make_unique<Packed>()) {
+    : inputs_(parameters.matrices.front().cols), blocks_(std::move(parameters)) {
   for (const QuantisedMatrix& matrix : blocks_.matrices) outputs_ += matrix.rows;
 }
 
-void StoredLinear::Forward(const float* x, int64_t rows, float* y, Into into) const {
-  if (ByBlocks(rows)) return MultiplyBlocks(x, rows, y, into);
-  Pack().Forward(x, rows, y, into);
+void StoredLinear::Forward(ConstRows x, int64_t rows, float* y, Into into, const std::optional<Linear>& packed) const {
+  if (linear_) return linear_->Forward(x, rows, y, into);
+  if (packed) return packed->Forward(x, rows, y, into);
+  const ConstRows floats = Convert(x, rows * inputs_, DType::kF32);
+  MultiplyBlocks(static_cast<const float*>(floats.data), rows, y, into);
 }
 
-void StoredLinear::Prepare(int64_t rows) const {
-  if (!ByBlocks(rows)) Pack();
-}
-
-const Linear& StoredLinear::Pack() const {
-  std::call_once(packed_->once, [&] {
-    AlignedBuffer<float> weight(outputs_ * inputs_);
-    float* to = weight.data();
-    for (const QuantisedMatrix& matrix : blocks_.matrices) {
-      Dequantise(matrix, 0, matrix.rows, DType::kF32, to);
-      to += matrix.rows * inputs_;
-    }
-    const float* bias = blocks_.bias.size() > 0 ? blocks_.bias.data() : nullptr;
-    packed_->linear.emplace(inputs_, LinearPart{weight.data(), bias, outputs_}, blocks_.activation, DType::kBF16);
-  });
-  return *packed_->linear;
+std::optional<Linear> StoredLinear::Pack(int64_t rows) const {
+  if (linear_ || rows <= kFewRows) return {};
+  AlignedBuffer<float> weight(outputs_ * inputs_);
+  float* to = weight.data();
+  for (const QuantisedMatrix& matrix : blocks_.matrices) {
+    Dequantise(matrix, 0, matrix.rows, DType::kF32, to);
+    to += matrix.rows * inputs_;
+  }
+  const float* bias = blocks_.bias.size() > 0 ? blocks_.bias.data() : nullptr;
+  return Linear(inputs_, LinearPart{weight.data(), bias, outputs_}, blocks_.activation, DType::kBF16);
 }
 
 void StoredLinear::MultiplyBlocks(const float* x, int64_t rows, float* y, Into into) const {

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "layers/swiglu.h"
 #include "models/causal_matrix.h"
+#include "runtime/threads.h"
 
 namespace qkv {
 namespace {
@@ -94,38 +96,47 @@ CausalLayer::CausalLayer(const CausalTensors& tensors, const CausalConfig& confi
   head_norms_.emplace(HeadNorms{norm(tensors.names().q_norm), norm(tensors.names().k_norm)});
 }
 
-void CausalLayer::Project(const float* h, int64_t rows, float* qkv, float* scratch) const {
+// One thread a matrix, the largest first: threads that share one wait for each other.
+CausalLayer::Packed CausalLayer::Pack(int64_t rows) const {
+  Packed packed;
+  if (rows <= StoredLinear::kFewRows) return packed;
+  const std::array<std::pair<const StoredLinear*, std::optional<Linear>*>, 4> matrices{
+      {{&up_, &packed.up}, {&down_, &packed.down}, {&qkv_, &packed.qkv}, {&output_, &packed.output}}};
+  ParallelFor(static_cast<int64_t>(matrices.size()), [&](int64_t i, int) {
+    const auto& [matrix, to] = matrices[static_cast<size_t>(i)];
+    *to = matrix->Pack(rows);
+  });
+  return packed;
+}
+
+void CausalLayer::Project(const float* h, int64_t rows, const Packed& packed, float* qkv, float* scratch) const {
   const int64_t stride = qkv_.outputs();
   for (int64_t first = 0; first < rows; first += kRowsAtOnce) {
     const int64_t count = std::min(kRowsAtOnce, rows - first);
     attention_norm_.Forward(h + first * width_, count, scratch);
-    qkv_.Forward(scratch, count, qkv + first * stride);
+    qkv_.Forward(scratch, count, qkv + first * stride, Into::kOverwrite, packed.qkv);
   }
   if (!head_norms_) return;
   head_norms_->q.ForwardHeads(qkv, rows, stride, heads_);
   head_norms_->k.ForwardHeads(qkv + heads_ * head_width_, rows, stride, kv_heads_);
 }
 
-void CausalLayer::Finish(const float* attended, int64_t rows, float* h, float* scratch) const {
+void CausalLayer::Finish(ConstRows attended, int64_t rows, const Packed& packed, float* h, float* scratch) const {
   for (int64_t first = 0; first < rows; first += kRowsAtOnce) {
     const int64_t count = std::min(kRowsAtOnce, rows - first);
     float* h_rows = h + first * width_;
-    output_.Forward(attended + first * output_.inputs(), count, h_rows, Into::kAdd);
+    output_.Forward(attended.From(first * output_.inputs()), count, h_rows, Into::kAdd, packed.output);
     feed_forward_norm_.Forward(h_rows, count, scratch);
-    FeedForward(scratch, count, h_rows, scratch + count * width_);
+    FeedForward(scratch, count, packed, h_rows, scratch + count * width_);
   }
 }
 
-void CausalLayer::FeedForward(const float* normal, int64_t rows, float* h, float* scratch) const {
-  up_.Forward(normal, rows, scratch);
-  if (feed_forward_ == FeedForwardKind::kPlain) return down_.Forward(scratch, rows, h, Into::kAdd);
+void CausalLayer::FeedForward(const float* normal, int64_t rows, const Packed& packed, float* h, float* scratch) const {
+  up_.Forward(normal, rows, scratch, Into::kOverwrite, packed.up);
+  if (feed_forward_ == FeedForwardKind::kPlain) return down_.Forward(scratch, rows, h, Into::kAdd, packed.down);
   float* gated = scratch + rows * up_.outputs();
   SwiGlu(scratch, rows, inner_width_, gated);
-  down_.Forward(gated, rows, h, Into::kAdd);
-}
-
-void CausalLayer::Prepare(int64_t rows) const {
-  for (const StoredLinear* matrix : {&qkv_, &output_, &up_, &down_}) matrix->Prepare(std::min(rows, kRowsAtOnce));
+  down_.Forward(gated, rows, h, Into::kAdd, packed.down);
 }
 
 int64_t CausalLayer::ScratchSize(int64_t rows) const {

@@ -30,21 +30,28 @@ class CausalLayer {
   // `index` counts from 0. Error{kFile} naming the tensor that is missing or has another shape or type.
   CausalLayer(const CausalTensors& tensors, const CausalConfig& config, int64_t index, std::optional<DType> dtype);
 
+  // What passages of so many rows multiply with: made for each anew and not kept, since it is several times as large as
+  // the blocks that it is made of.
+  struct Packed {
+    std::optional<Linear> qkv, output, up, down;
+  };
+  Packed Pack(int64_t rows) const;
+
   // h (rows, C) -> qkv (rows, (Hq + 2 Hkv) D): the queries of all heads, then the keys, then the values.
-  // scratch: ScratchSize(rows) floats, here and below.
-  void Project(const float* h, int64_t rows, float* qkv, float* scratch) const;
+  // scratch: ScratchSize(rows) floats, here and below. packed: Pack(rows).
+  void Project(const float* h, int64_t rows, const Packed& packed, float* qkv, float* scratch) const;
   // The rest of the layer. attended: (rows, Hq D), the heads' outputs side by side; h: (rows, C), read and written.
-  void Finish(const float* attended, int64_t rows, float* h, float* scratch) const;
+  void Finish(ConstRows attended, int64_t rows, const Packed& packed, float* h, float* scratch) const;
+  // What its matrices are multiplied in where there are many rows.
+  DType dtype() const { return qkv_.dtype(); }
   int64_t ScratchSize(int64_t rows) const;
-  // Makes what passages of so many rows multiply by, where that is not there yet.
-  void Prepare(int64_t rows) const;
 
  private:
   struct HeadNorms {
     RmsNorm q, k;
   };
 
-  void FeedForward(const float* normal, int64_t rows, float* h, float* scratch) const;
+  void FeedForward(const float* normal, int64_t rows, const Packed& packed, float* h, float* scratch) const;
 
   int64_t width_, inner_width_, heads_, kv_heads_, head_width_;
   FeedForwardKind feed_forward_;

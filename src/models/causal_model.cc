@@ -96,8 +96,11 @@ void CausalModel::CheckTokens(std::span<const int64_t> ids, const Passage& passa
 
 CausalModel::Buffers CausalModel::MakeBuffers(int64_t rows) const {
   const int64_t heads = config_.heads * config_.head_width, kv = config_.kv_heads * config_.head_width;
+  const auto size = static_cast<int64_t>(SizeOf(attention_dtype()));
+  const int64_t rounded = attention_dtype() == DType::kF32 ? 0 : rows * (heads + 2 * kv) * size;
   return {AlignedBuffer<float>(rows * config_.width), AlignedBuffer<float>(rows * (heads + 2 * kv)),
-          AlignedBuffer<float>(rows * heads), AlignedBuffer<float>(layers_.front()->ScratchSize(rows))};
+          AlignedBuffer<float>(layers_.front()->ScratchSize(rows)), AlignedBuffer<std::byte>(rounded),
+          AlignedBuffer<std::byte>(rows * heads * size)};
 }
 
 void CausalModel::Embed(std::span<const int64_t> ids, const Passage& passage, Buffers& buffers) const {
@@ -131,21 +134,24 @@ void CausalModel::Turn(const Passage& passage, const RopeTable& table, Buffers& 
 
 LayerAttention CausalModel::HeadsOf(const Passage& passage, Buffers& buffers) const {
   const int64_t head = config_.head_width, heads = config_.heads * head, kv = config_.kv_heads * head;
-  const auto view = [&](float* data, int64_t count, int64_t row) -> Tensor {
-    return {data, DType::kF32, Shape{passage.batch, count, passage.length, head},
-            {passage.length * row, head, row, 1}};
+  const DType dtype = attention_dtype();
+  const auto view = [&](void* data, int64_t count, int64_t row) -> Tensor {
+    return {data, dtype, Shape{passage.batch, count, passage.length, head}, {passage.length * row, head, row, 1}};
   };
-  float* qkv = buffers.qkv.data();
+  const Rows qkv(dtype == DType::kF32 ? static_cast<void*>(buffers.qkv.data()) : buffers.rounded.data(), dtype);
   const int64_t row = heads + 2 * kv;
-  return {view(qkv, config_.heads, row), view(qkv + heads, config_.kv_heads, row),
-          view(qkv + heads + kv, config_.kv_heads, row), view(buffers.attended.data(), config_.heads, heads)};
+  return {view(qkv.data, config_.heads, row), view(qkv.From(heads).data, config_.kv_heads, row),
+          view(qkv.From(heads + kv).data, config_.kv_heads, row), view(buffers.attended.data(), config_.heads, heads)};
+}
+
+void CausalModel::Round(const Passage& passage, Buffers& buffers) const {
+  if (attention_dtype() == DType::kF32) return;
+  const int64_t row = (config_.heads + 2 * config_.kv_heads) * config_.head_width;
+  RoundRows(buffers.qkv.data(), passage.rows() * row, reinterpret_cast<BFloat16*>(buffers.rounded.data()));
 }
 
 void CausalModel::RunLayers(const Passage& passage, int64_t layers, const Attend& attend, Buffers& buffers,
                         const Progress& progress) const {
-  if (passage.rows() > StoredLinear::kFewRows) {  // one thread a layer, as at loading
-    ParallelFor(layers, [&](int64_t l, int) { layers_[static_cast<size_t>(l)]->Prepare(passage.rows()); });
-  }
   const LayerAttention heads = HeadsOf(passage, buffers);
   const std::optional<RopeTable> table = config_.rope ? std::optional(Angles(passage)) : std::nullopt;
   AttentionOptions options;
@@ -155,10 +161,13 @@ void CausalModel::RunLayers(const Passage& passage, int64_t layers, const Attend
     const auto window = config_.windows[static_cast<size_t>(l)];
     options.scale = config_.scales[static_cast<size_t>(l)];
     options.window.left = window ? std::optional(*window - 1) : std::nullopt;
-    layer.Project(buffers.h.data(), passage.rows(), buffers.qkv.data(), buffers.scratch.data());
+    const CausalLayer::Packed packed = layer.Pack(passage.rows());
+    layer.Project(buffers.h.data(), passage.rows(), packed, buffers.qkv.data(), buffers.scratch.data());
     if (table) Turn(passage, *table, buffers);
+    Round(passage, buffers);
     attend(l, heads, options);
-    layer.Finish(buffers.attended.data(), passage.rows(), buffers.h.data(), buffers.scratch.data());
+    layer.Finish({buffers.attended.data(), attention_dtype()}, passage.rows(), packed, buffers.h.data(),
+                 buffers.scratch.data());
     if (progress && !progress(l + 1, layers)) throw Error(ErrorCode::kCancelled, "cancelled");
   }
 }

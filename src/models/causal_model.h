@@ -1,6 +1,7 @@
 // A causal model of any family: embeddings, layers, a norm and the output matrix.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -29,7 +30,8 @@ class CausalModel : public Model {
   };
   // What the layers work in, for passages of a number of rows; kept from call to call where that is of use.
   struct Buffers {
-    AlignedBuffer<float> h, qkv, attended, scratch;
+    AlignedBuffer<float> h, qkv, scratch;
+    AlignedBuffer<std::byte> rounded, attended;  // rounded: qkv in attention's type, where that is another
   };
   // One layer's attention; `attention` has (B, H, T, D) views, `options` the layer's scale, window and causal rule.
   using Attend = std::function<void(int64_t layer, const LayerAttention& attention,
@@ -48,6 +50,8 @@ class CausalModel : public Model {
   OpenLayer Open(const Encoding& text, int64_t layer) const override;
 
   const CausalConfig& config() const { return config_; }
+  // What q, k, v and the heads' outputs are: bfloat16 where the matrices are multiplied in it, else float32.
+  DType attention_dtype() const { return layers_.front()->dtype(); }
   Buffers MakeBuffers(int64_t rows) const;
   // Error{kInvalidArgument}: no ids, an id outside the vocabulary, positions from `most` on.
   void CheckTokens(std::span<const int64_t> ids, const Passage& passage, int64_t most) const;
@@ -63,6 +67,7 @@ class CausalModel : public Model {
   void Turn(const Passage& passage, const RopeTable& table, Buffers& buffers) const;
   RopeTable Angles(const Passage& passage) const;
   LayerAttention HeadsOf(const Passage& passage, Buffers& buffers) const;
+  void Round(const Passage& passage, Buffers& buffers) const;
 
   ModelInfo info_;
   CausalConfig config_;

@@ -23,6 +23,7 @@ class CausalSession : public Session {
     KVCacheConfig cache;
     cache.kv_heads = config.kv_heads;
     cache.d = cache.dv = config.head_width;
+    cache.dtype = causal.attention_dtype();
     cache.capacity = most_tokens;
     cache.page = std::min(kPage, most_tokens);
     caches_.reserve(static_cast<size_t>(config.layers));

@@ -97,14 +97,17 @@ TEST(Quantised, DequantisesAnyRows) {
 struct Vector {
   std::vector<float> x;
   GuardedBuffer<int16_t> q;
+  GuardedBuffer<int8_t> split;
   GuardedBuffer<VectorScale> scales;
 
   explicit Vector(std::vector<float> values)
       : x(std::move(values)),
         q(static_cast<int64_t>(x.size())),
+        split(SplitBytes(static_cast<int64_t>(x.size()))),
         scales(static_cast<int64_t>(x.size()) / kVectorGroup) {
     const GuardedBuffer<float> guarded{std::span<const float>(x)};
     QuantiseVector(guarded.data(), guarded.size(), q.data(), scales.data());
+    if (MultipliesBytes(QuantisedType::kQ4_1)) SplitVector(q.data(), guarded.size(), split.data());
   }
   float At(int64_t i) const { return static_cast<float>(q[i]) * scales[i / kVectorGroup].scale; }
 };
@@ -148,8 +151,8 @@ TEST(QuantisedVector, TheLargestFloatsStayFinite) {
     std::vector<float> x(32, most);
     x[1] = -most;
     const Vector vector(x);
-    EXPECT_EQ(vector.q[0], 32767);
-    EXPECT_EQ(vector.q[1], -32767);
+    EXPECT_EQ(vector.q[0], kVectorMost);
+    EXPECT_EQ(vector.q[1], -kVectorMost);
     EXPECT_TRUE(std::isfinite(vector.scales[0].scale));
   });
 }
@@ -170,7 +173,32 @@ TEST(QuantisedVector, WhatIsNotFiniteComesOut) {
   }
 }
 
+TEST(QuantisedVector, IsSplitExactly) {
+  if (!MultipliesBytes(QuantisedType::kQ4_1)) GTEST_SKIP() << "no instructions that multiply bytes here";
+  const Vector vector(RandomVector(96, 4));
+  for (int64_t i = 0; i < 96; ++i) {
+    const int8_t* pair = vector.split.data() + i / 64 * 128;
+    EXPECT_EQ(vector.q[i], 256 * pair[i % 64] + pair[64 + i % 64]);
+  }
+  for (int64_t i = 32; i < 64; ++i) EXPECT_EQ(vector.split[128 + i] | vector.split[192 + i], 0);
+}
+
 // ---- Products
+
+// By bytes where the instruction set has them, and by words.
+template <class Check>
+void OnEveryWay(const QuantisedMatrix& matrix, Check check) {
+  OnEveryIsa([&] {
+    check([](const QuantisedMatrix& m, int64_t first, int64_t rows, const Vector& vector, float* out) {
+      MultiplyQuantisedRows(m, first, rows, vector.q.data(), vector.scales.data(), out);
+    });
+    if (!MultipliesBytes(matrix.type)) return;
+    SCOPED_TRACE("bytes");
+    check([](const QuantisedMatrix& m, int64_t first, int64_t rows, const Vector& vector, float* out) {
+      MultiplyQuantisedBytes(m, first, rows, vector.split.data(), vector.scales.data(), out);
+    });
+  });
+}
 
 // Blocks of random integers, with scales like a model's.
 std::vector<std::byte> RandomBlocks(QuantisedType type, int64_t rows, int64_t cols) {
@@ -190,31 +218,35 @@ std::vector<std::byte> RandomBlocks(QuantisedType type, int64_t rows, int64_t co
   return blocks;
 }
 
-TEST(QuantisedProducts, AreThoseOfTheDequantisedRows) {
-  constexpr int64_t kRows = 7, kCols = 768;  // a remainder of rows, an odd number of blocks
-  for (const QuantisedType type : kTypes) {
-    const std::vector<std::byte> bytes = RandomBlocks(type, kRows, kCols);
-    const GuardedBuffer<std::byte> blocks{std::span(bytes)};
-    const QuantisedMatrix matrix{type, kRows, kCols, blocks.data()};
-    std::vector<float> dense(kRows * kCols);
-    DequantiseRows(matrix, 0, kRows, DType::kF32, dense.data());
-    OnEveryIsa([&] {
-      const Vector vector(RandomVector(kCols, 5));
-      GuardedBuffer<float> out(kRows);
-      MultiplyQuantisedRows(matrix, 0, kRows, vector.q.data(), vector.scales.data(), out.data());
-      for (int64_t r = 0; r < kRows; ++r) {
-        double sum = 0, exact = 0, size = 0;
-        for (int64_t c = 0; c < kCols; ++c) {
-          const double weight = dense[static_cast<size_t>(r * kCols + c)];
-          sum += weight * vector.At(c);
-          exact += weight * vector.x[static_cast<size_t>(c)];
-          size += std::abs(weight * vector.x[static_cast<size_t>(c)]);
-        }
-        // Float32 sums over the groups, of terms whose offsets may cancel; and the vector's rounding.
-        EXPECT_NEAR(out[r], sum, 4e-6 * size) << NameOf(type) << " row " << r;
-        EXPECT_NEAR(out[r], exact, 5e-5 * size) << NameOf(type) << " row " << r;
+void ExpectProducts(QuantisedType type, int64_t rows, int64_t cols) {
+  const std::vector<std::byte> bytes = RandomBlocks(type, rows, cols);
+  const GuardedBuffer<std::byte> blocks{std::span(bytes)};
+  const QuantisedMatrix matrix{type, rows, cols, blocks.data()};
+  std::vector<float> dense(static_cast<size_t>(rows * cols));
+  DequantiseRows(matrix, 0, rows, DType::kF32, dense.data());
+  OnEveryWay(matrix, [&](const auto& multiply) {
+    const Vector vector(RandomVector(cols, 5));
+    GuardedBuffer<float> out(rows);
+    multiply(matrix, 0, rows, vector, out.data());
+    for (int64_t r = 0; r < rows; ++r) {
+      double sum = 0, exact = 0, size = 0;
+      for (int64_t c = 0; c < cols; ++c) {
+        const double weight = dense[static_cast<size_t>(r * cols + c)];
+        sum += weight * vector.At(c);
+        exact += weight * vector.x[static_cast<size_t>(c)];
+        size += std::abs(weight * vector.x[static_cast<size_t>(c)]);
       }
-    });
+      // Float32 sums over the groups, of terms whose offsets may cancel; and the vector's rounding.
+      EXPECT_NEAR(out[r], sum, 4e-6 * size) << NameOf(type) << " row " << r;
+      EXPECT_NEAR(out[r], exact, 5e-5 * size) << NameOf(type) << " row " << r;
+    }
+  });
+}
+
+TEST(QuantisedProducts, AreThoseOfTheDequantisedRows) {
+  for (const QuantisedType type : kTypes) {
+    ExpectProducts(type, 7, 768);  // a remainder of rows
+    if (BlockOf(type).elements == 32) ExpectProducts(type, 5, 96);  // an odd number of groups
   }
 }
 
@@ -223,13 +255,12 @@ TEST(QuantisedProducts, ARowsBitsDependOnItAlone) {
   for (const QuantisedType type : kTypes) {
     const std::vector<std::byte> blocks = RandomBlocks(type, kRows, kCols);
     const QuantisedMatrix matrix{type, kRows, kCols, blocks.data()};
-    OnEveryIsa([&] {
+    OnEveryWay(matrix, [&](const auto& multiply) {
       const Vector vector(RandomVector(kCols, 6));
       std::vector<float> all(kRows), parts(kRows);
-      MultiplyQuantisedRows(matrix, 0, kRows, vector.q.data(), vector.scales.data(), all.data());
+      multiply(matrix, 0, kRows, vector, all.data());
       for (int64_t r = 0; r < kRows; r += 2) {
-        MultiplyQuantisedRows(matrix, r, std::min<int64_t>(2, kRows - r), vector.q.data(), vector.scales.data(),
-                              parts.data() + r);
+        multiply(matrix, r, std::min<int64_t>(2, kRows - r), vector, parts.data() + r);
       }
       EXPECT_EQ(all, parts) << NameOf(type);
     });
@@ -251,10 +282,10 @@ TEST(QuantisedProducts, DoNotOverflow) {
     const QuantisedMatrix matrix{type, 1, 512, blocks.data()};
     std::vector<float> dense(512);
     DequantiseRows(matrix, 0, 1, DType::kF32, dense.data());
-    OnEveryIsa([&] {
+    OnEveryWay(matrix, [&](const auto& multiply) {
       const Vector vector(std::vector<float>(512, -2.0f));
       float out = 0;
-      MultiplyQuantisedRows(matrix, 0, 1, vector.q.data(), vector.scales.data(), &out);
+      multiply(matrix, 0, 1, vector, &out);
       double exact = 0;
       for (const float weight : dense) exact += weight * -2.0;
       EXPECT_NEAR(out, exact, std::abs(exact) * 1e-6) << NameOf(type);
@@ -265,13 +296,13 @@ TEST(QuantisedProducts, DoNotOverflow) {
 TEST(QuantisedProducts, NaNInTheVectorComesOut) {
   for (const QuantisedType type : kTypes) {
     const std::vector<std::byte> blocks = RandomBlocks(type, 5, 256);
-    OnEveryIsa([&] {
+    const QuantisedMatrix matrix{type, 5, 256, blocks.data()};
+    OnEveryWay(matrix, [&](const auto& multiply) {
       std::vector<float> x(256, 0.0f);
       x[200] = std::numeric_limits<float>::quiet_NaN();
       const Vector vector(x);
       std::vector<float> out(5);
-      MultiplyQuantisedRows({type, 5, 256, blocks.data()}, 0, 5, vector.q.data(), vector.scales.data(),
-                            out.data());
+      multiply(matrix, 0, 5, vector, out.data());
       for (const float value : out) EXPECT_TRUE(std::isnan(value)) << NameOf(type);
     });
   }
