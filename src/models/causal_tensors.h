@@ -45,7 +45,8 @@ class CausalTensors {
   std::string Module(const char* name) const;
   std::string Module(const char* name, int64_t layer) const;
 
-  bool Has(const std::string& tensor) const { return find_(tensor) != nullptr; }
+  const TensorEntry* Entry(const std::string& tensor) const { return find_(tensor); }  // nullptr where there is none
+  bool Has(const std::string& tensor) const { return Entry(tensor) != nullptr; }
   // Error{kFile} naming file and tensor: missing, another shape, and for floats another type.
   const TensorEntry& Require(const std::string& tensor, const std::vector<int64_t>& shape) const;
   Floats RequireFloats(const std::string& tensor, const std::vector<int64_t>& shape) const;

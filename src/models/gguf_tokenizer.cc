@@ -1,8 +1,5 @@
 #include "models/gguf_tokenizer.h"
 
-#include <string>
-
-#include "formats/gguf_metadata.h"
 #include "qkv/error.h"
 #include "text/ggml_vocabulary.h"
 
@@ -11,7 +8,7 @@ namespace {
 
 class Keys {
  public:
-  explicit Keys(const Gguf& file) : metadata_(file.metadata()), where_(file.path().string()) {}
+  Keys(const GgufMetadata& metadata, const std::string& where) : metadata_(metadata), where_(where) {}
 
   bool Has(const char* key) const { return metadata_.Find(Name(key)) != nullptr; }
 
@@ -41,14 +38,14 @@ class Keys {
   }
 
   const GgufMetadata& metadata_;
-  std::string where_;
+  const std::string& where_;
 };
 
 }  // namespace
 
-std::unique_ptr<const Tokenizer> LoadGgufTokenizer(const Gguf& file) {
-  const Keys keys(file);
-  GgmlVocabulary vocabulary{.where = file.path().string(),
+std::unique_ptr<const Tokenizer> LoadGgufTokenizer(const GgufMetadata& metadata, const std::string& where) {
+  const Keys keys(metadata, where);
+  GgmlVocabulary vocabulary{.where = where,
                             .model = keys.Text("model"),
                             .pre = keys.Text("pre"),
                             .tokens = keys.Strings("tokens"),

@@ -2,13 +2,14 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
-#include "formats/gguf.h"
+#include "formats/gguf_metadata.h"
 #include "qkv/tokenizer.h"
 
 namespace qkv {
 
-// Error{kFile} naming the file and the key `tokenizer.ggml.*`.
-std::unique_ptr<const Tokenizer> LoadGgufTokenizer(const Gguf& file);
+// `where` names the file. Error{kFile} naming it and the key `tokenizer.ggml.*`.
+std::unique_ptr<const Tokenizer> LoadGgufTokenizer(const GgufMetadata& metadata, const std::string& where);
 
 }  // namespace qkv

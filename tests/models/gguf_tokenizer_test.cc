@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "formats/gguf.h"
 #include "support/model_folder.h"
 #include "text/golden.h"
 
@@ -19,7 +20,8 @@ std::filesystem::path File() {
 TEST(GgufTokenizer, SmolLm2EqualsTheReference) {
   const std::filesystem::path file = File();
   if (file.empty()) GTEST_SKIP() << "smollm2 is not installed: make models gets it";
-  const auto tokenizer = LoadGgufTokenizer(Gguf(file));
+  const Gguf gguf(file);
+  const auto tokenizer = LoadGgufTokenizer(gguf.metadata(), file.string());
   EXPECT_EQ(tokenizer->vocab_size(), 49152);
   EXPECT_TRUE(tokenizer->IsSpecial(tokenizer->IdOf("<|im_end|>").value()));
   const auto golden = ReadGolden("smollm2.json");

@@ -216,9 +216,84 @@ def make_tokenizer_of_pairs():
         write("tokenizer", name, data)
 
 
+def make_causal_config():
+    llama = {"model_type": "llama", "vocab_size": 49152, "hidden_size": 576, "num_hidden_layers": 3,
+             "num_attention_heads": 9, "num_key_value_heads": 3, "intermediate_size": 1536, "rms_norm_eps": 1e-5,
+             "max_position_embeddings": 8192, "hidden_act": "silu", "tie_word_embeddings": True, "eos_token_id": [2, 0]}
+    gpt2 = {"model_type": "gpt2", "vocab_size": 50257, "n_embd": 768, "n_layer": 2, "n_head": 12, "n_positions": 1024,
+            "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5, "scale_attn_by_inverse_layer_idx": True}
+    llama3 = {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+              "original_max_position_embeddings": 8192}
+    yarn = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048, "beta_fast": 32, "beta_slow": 1,
+            "mscale": 0.7, "mscale_all_dim": 0.7, "truncate": False}
+    files = {
+        "llama": llama,
+        "llama3": {**llama, "rope_parameters": llama3, "attention_bias": True, "mlp_bias": True, "head_dim": 64},
+        "linear": {**llama, "rope_scaling": {"type": "linear", "factor": 2.0}, "rope_theta": 1e4},
+        "dynamic": {**llama, "rope_scaling": {"rope_type": "dynamic", "factor": 2.0}},
+        "yarn": {**llama, "model_type": "mistral", "rope_scaling": yarn, "sliding_window": 4096},
+        "qwen2": {**llama, "model_type": "qwen2", "use_sliding_window": True, "sliding_window": 16,
+                  "max_window_layers": 1},
+        "qwen3": {**llama, "model_type": "qwen3", "sliding_window": 16,
+                  "layer_types": ["full_attention", "sliding_attention", "full_attention"]},
+        "gpt2": gpt2,
+        "gpt2_more": {**gpt2, "n_inner": 100, "tie_word_embeddings": False, "add_cross_attention": False},
+        "huge": {**llama, "vocab_size": 2**31, "num_hidden_layers": 4096, "hidden_size": 2**31 + 1},
+        "nothing": {},
+    }
+    for name, data in files.items():
+        write("causal_config", name, json.dumps(data))
+
+
+def make_gguf_model():
+    u32 = lambda name, value: key(name, 4, struct.pack("<I", value))
+    f32 = lambda name, value: key(name, 6, struct.pack("<f", value))
+    text = lambda name, value: key(name, 8, string(value))
+    strings = lambda name, values: key(name, 9, array(8, len(values), b"".join(map(string, values))))
+    ints = lambda name, values: key(name, 9, array(5, len(values), struct.pack(f"<{len(values)}i", *values)))
+    floats = lambda name, values: key(name, 9, array(6, len(values), struct.pack(f"<{len(values)}f", *values)))
+    sizes = lambda kind: [text("general.architecture", kind), u32(kind + ".embedding_length", 4),
+                          u32(kind + ".block_count", 1), u32(kind + ".attention.head_count", 2),
+                          u32(kind + ".feed_forward_length", 8), u32(kind + ".context_length", 16)]
+    llama = [*sizes("llama"), u32("llama.attention.head_count_kv", 1),
+             f32("llama.attention.layer_norm_rms_epsilon", 1e-5)]
+    words = ["a", "b", "\u0120", "\u0120a", "ab", "<s>", "1", "2", "\u00c3", "\u00a9"]
+    pairs = [text("tokenizer.ggml.model", "gpt2"), text("tokenizer.ggml.pre", "smollm"),
+             strings("tokenizer.ggml.tokens", words), ints("tokenizer.ggml.token_type", [1] * 5 + [3] + [1] * 4),
+             strings("tokenizer.ggml.merges", ["\u0120 a", "a b"]), u32("tokenizer.ggml.bos_token_id", 5),
+             key("tokenizer.ggml.add_bos_token", 7, b"\1")]
+    mark = "\u2581"
+    pieces = ["<unk>", "<s>", "</s>", "<0xC3>", "<0xA9>", mark, "a", "b", mark + "a", "ab"]
+    marks = [text("tokenizer.ggml.model", "llama"), strings("tokenizer.ggml.tokens", pieces),
+             ints("tokenizer.ggml.token_type", [2, 3, 3, 6, 6, 1, 1, 1, 1, 1]),
+             floats("tokenizer.ggml.scores", [0, 0, 0, 0, 0, -1, -2, -3, -4, -5]),
+             u32("tokenizer.ggml.bos_token_id", 1), u32("tokenizer.ggml.eos_token_id", 2),
+             u32("tokenizer.ggml.unknown_token_id", 0), key("tokenizer.ggml.add_space_prefix", 7, b"\0")]
+    table = [tensor_info("token_embd.weight", [4, 10], 0, 0)]
+    data = b"1234" * 40
+    yarn = [text("llama.rope.scaling.type", "yarn"), f32("llama.rope.scaling.factor", 4.0),
+            u32("llama.rope.dimension_count", 2), u32("llama.attention.sliding_window", 3)]
+    files = {
+        "llama_pairs": gguf([*llama, *pairs], table, data),
+        "llama_marks": gguf([*llama, *marks], table, data),
+        "yarn": gguf([*llama, *yarn, *marks[:2]], table, data),
+        "factors": gguf([*llama, *pairs[:3]], [*table, tensor_info("rope_freqs.weight", [1], 0, 160)], data + b"\0\0\x80?"),
+        "qwen3": gguf([*sizes("qwen3"), f32("qwen3.attention.layer_norm_rms_epsilon", 1e-6), *pairs], table, data),
+        "gpt2": gguf([*sizes("gpt2"), f32("gpt2.attention.layer_norm_epsilon", 1e-5), *pairs[2:]], table, data),
+        "experts": gguf([*llama, u32("llama.expert_count", 8)], table, data),
+        "split": gguf([*llama, key("split.count", 2, struct.pack("<H", 3))], table, data),
+        "no_vocabulary": gguf(llama, [], b""),
+        "digits": gguf([text("tokenizer.ggml.pre", "llama-bpe"), *pairs[:1], *pairs[2:5]], [], b""),
+    }
+    for name, data in files.items():
+        write("gguf_model", name, data)
+
+
 make_safetensors()
 make_index()
 make_gguf()
+make_gguf_model()
 make_config()
+make_causal_config()
 make_tokenizer_of_pairs()
 make_tokenizer()
