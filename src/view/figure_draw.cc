@@ -16,6 +16,7 @@ constexpr double kMargin = 32, kGutter = 40;
 constexpr double kColumn = (kPaperWidth - 2 * kMargin - kGutter) / 2;
 constexpr double kRight = kMargin + kColumn + kGutter;  // where the right column begins
 constexpr double kLabel = 112;                          // room for a token's label
+constexpr double kAxis = 60;                            // room for "layer" and a number of three digits
 constexpr double kPitch = 25;                           // from one token to the next beside the lines
 constexpr float kLeastNumber = 0.015f;                  // smaller weights get no number
 constexpr float kLeastLine = 0.002f;                    // and much smaller ones no line
@@ -130,8 +131,8 @@ class SectionDrawing {
             top);
     top += 44;
     const auto layers = static_cast<double>(rows_.layers()), heads = static_cast<double>(rows_.heads());
-    const double left = kRight + 46;
-    const double size = std::clamp((kColumn - 46) / std::max(heads, layers * 0.6), 3.0, 34.0);
+    const double left = kRight + kAxis;
+    const double size = std::clamp((kColumn - kAxis) / std::max(heads, layers * 0.6), 3.0, 34.0);
     DrawAxis(rows_.capture().head_ids, size, [&](const std::string& text, double at, TextStyle style) {
       style.align = Align::kCenter;
       pen_.Text(text, left + at, top - 17, style);
