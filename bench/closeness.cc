@@ -133,7 +133,8 @@ void Run(const std::string& name, const std::string& file, int64_t most) {
       Compare(reference, Window(*ways[i].model, tokens, ways[i].at_once), sums[i]);
     }
   }
-  fmt::print("{:<26}{:>7}{:>12}{:>12}{:>12}{:>14}\n", "", "tokens", "perplexity", "of float32", "mean KL", "same choice");
+  fmt::print("{:<26}{:>7}{:>12}{:>12}{:>12}{:>14}\n", "", "tokens", "perplexity", "of float32", "mean KL",
+             "same choice");
   Print({"float32", nullptr, kWindow, most}, references.front(), references.front());
   for (size_t i = 0; i < ways.size(); ++i) Print(ways[i], sums[i], references[i]);
 }

@@ -50,7 +50,9 @@ struct Q8_0Bytes {
 struct Q4_0Bytes {
   static constexpr int kBytes = 18;
   static constexpr bool kOffset = false, kZero = true;
-  static HWY_INLINE __m512i Load(const uint8_t* first, const uint8_t* second) { return HalfBytes(first + 2, second + 2); }
+  static HWY_INLINE __m512i Load(const uint8_t* first, const uint8_t* second) {
+    return HalfBytes(first + 2, second + 2);
+  }
   static HWY_INLINE __m512i Zero() { return _mm512_mask_set1_epi32(_mm512_set1_epi8(8), 0xf0f0, -0x7f7f7f80); }
   static HWY_INLINE __m512 Lanes() { return HighLanes(1.0f, 1.0f / 16); }
 };
@@ -58,7 +60,9 @@ struct Q4_0Bytes {
 struct Q4_1Bytes {
   static constexpr int kBytes = 20;
   static constexpr bool kOffset = true, kZero = false;
-  static HWY_INLINE __m512i Load(const uint8_t* first, const uint8_t* second) { return HalfBytes(first + 4, second + 4); }
+  static HWY_INLINE __m512i Load(const uint8_t* first, const uint8_t* second) {
+    return HalfBytes(first + 4, second + 4);
+  }
   static HWY_INLINE __m512i Zero() { return _mm512_setzero_si512(); }
   static HWY_INLINE __m512 Lanes() { return HighLanes(1.0f, 1.0f / 16); }
 };

@@ -100,7 +100,9 @@ TEST(GgufConfig, APartOfAModelIsRefusedByName) {
   const std::string second = test::GgufBytes({.keys = 1, .infos = count});
   const fs::path folder = fs::temp_directory_path() / ("qkv-split-" + std::to_string(getpid()));
   fs::create_directories(folder);
-  for (const auto& [name, bytes] : {std::pair{"tiny-00001-of-00003.gguf", first}, {"tiny-00002-of-00003.gguf", second}}) {
+  const std::pair<std::string, std::string> parts[] = {{"tiny-00001-of-00003.gguf", first},
+                                                       {"tiny-00002-of-00003.gguf", second}};
+  for (const auto& [name, bytes] : parts) {
     std::ofstream(folder / name, std::ios::binary) << bytes;
     try {
       LoadModel((folder / name).string());
