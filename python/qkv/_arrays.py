@@ -10,7 +10,7 @@ import numpy as np
 
 from ._checks import shown, wrong_type
 
-Description = tuple[int, str, list[int], list[int]]  #: address, type's name, shape, strides in elements
+Description = tuple[int, str, tuple[int, ...], tuple[int, ...]]  #: address, type's name, shape, strides in elements
 
 # The types that the library's views know; which of them an argument may have, the library says.
 _KNOWN = frozenset({"float64", "float32", "bfloat16", "float16", "int64", "int32", "int8", "uint8", "bool"})
@@ -43,9 +43,9 @@ def _check_known(name: str, dtype: str) -> None:
         raise TypeError(f"{name}: wrong type, expected {expected}, got {dtype}")
 
 
-@functools.cache  # numpy makes the name anew each time, which is half the work on a small array
-def _name(dtype: np.dtype[Any]) -> str:
-    return str(dtype.name)
+@functools.cache  # numpy and PyTorch make the name anew each time, which is half the work on a small array
+def _name(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.") if type(dtype).__module__ == "torch" else str(dtype.name)
 
 
 def _describe_tensor(name: str, tensor: Any, writable: bool) -> Description:
@@ -59,9 +59,9 @@ def _describe_tensor(name: str, tensor: Any, writable: bool) -> Description:
         raise ValueError(f"{name}: a lazy conjugate or negative, expected plain memory: resolve_neg() makes it so")
     if writable and tensor.requires_grad and torch.is_grad_enabled():
         raise ValueError(f"{name}: requires grad, expected a tensor that may be written in place")
-    dtype = str(tensor.dtype).removeprefix("torch.")
+    dtype = _name(tensor.dtype)
     _check_known(name, dtype)
-    return tensor.data_ptr(), dtype, list(tensor.shape), list(tensor.stride())
+    return tensor.data_ptr(), dtype, tensor.shape, tensor.stride()
 
 
 def describe(name: str, array: Any, *, writable: bool = False) -> Description:
@@ -82,7 +82,7 @@ def describe(name: str, array: Any, *, writable: bool = False) -> Description:
     address = array.__array_interface__["data"][0]
     if address % size:
         raise ValueError(f"{name}: not aligned, expected an address that is a multiple of {size}")
-    return address, dtype, list(array.shape), [step // size for step in array.strides]
+    return address, dtype, array.shape, tuple([step // size for step in array.strides])
 
 
 def like(array: Any, shape: tuple[int, ...], dtype: str | None = None) -> Any:

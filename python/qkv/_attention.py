@@ -105,30 +105,33 @@ def _differences(offsets: list[int]) -> list[int]:
 def options(*, causal: Any, window: Any, scale: Any, softcap: Any, mask: Any, bias: Any, alibi_slopes: Any, sink: Any,
             q_lengths: Any, kv_lengths: Any, cu_q: Any, cu_kv: Any, offset: Any, dropout_p: Any, seed: Any,
             sizes: tuple[list[int], list[int]]) -> dict[str, Any]:
-    """Options as the extension takes them. sizes: queries and keys of each sequence, where nothing shortens them."""
-    lengths = {
-        "q_lengths": integers("q_lengths", q_lengths),
-        "kv_lengths": integers("kv_lengths", kv_lengths),
-        "cu_q": integers("cu_q", cu_q),
-        "cu_kv": integers("cu_kv", cu_kv),
-    }
+    """Options as the extension takes them: those alone that were given, since a call on a few tokens takes less time
+    than converting all of them. sizes: queries and keys of each sequence, where nothing shortens them."""
+    given: dict[str, Any] = {}
+    for name, values in (("q_lengths", q_lengths), ("kv_lengths", kv_lengths), ("cu_q", cu_q), ("cu_kv", cu_kv)):
+        if values is not None:
+            given[name] = integers(name, values)
+    for name, array in (("mask", mask), ("bias", bias), ("alibi_slopes", alibi_slopes), ("sink", sink)):
+        if array is not None:
+            given[name] = describe(name, array)
+    for name, value in (("scale", scale), ("softcap", softcap)):
+        if value is not None:
+            given[name] = number(name, value)
+    dropped = number("dropout_p", dropout_p)
+    if dropped != 0.0:
+        given["dropout_p"] = dropped
     queries, keys = sizes
-    if lengths["cu_q"] is not None and lengths["cu_kv"] is not None:
-        queries, keys = _differences(lengths["cu_q"]), _differences(lengths["cu_kv"])
-    left, right = _window(window)
-    tensors = {"mask": mask, "bias": bias, "alibi_slopes": alibi_slopes, "sink": sink}
-    return {
-        "causal": _causal(causal, lengths["q_lengths"] or queries, lengths["kv_lengths"] or keys),
-        "window_left": left,
-        "window_right": right,
-        "scale": None if scale is None else number("scale", scale),
-        "softcap": None if softcap is None else number("softcap", softcap),
-        "dropout_p": number("dropout_p", dropout_p),
-        "seed": None if seed is None else integer("seed", seed, 0, 2**64 - 1),
-        "offset": one_or_more_integers("offset", offset),
-        **lengths,
-        **{name: None if array is None else describe(name, array) for name, array in tensors.items()},
-    }
+    if cu_q is not None and cu_kv is not None:
+        queries, keys = _differences(given["cu_q"]), _differences(given["cu_kv"])
+    if not isinstance(causal, str) or causal != "none":
+        given["causal"] = _causal(causal, given.get("q_lengths", queries), given.get("kv_lengths", keys))
+    if window is not None:
+        given["window_left"], given["window_right"] = _window(window)
+    if offset is not None:
+        given["offset"] = one_or_more_integers("offset", offset)
+    if seed is not None:
+        given["seed"] = integer("seed", seed, 0, 2**64 - 1)
+    return given
 
 
 def inputs(q: Any, k: Any, v: Any, packed: bool) -> tuple[tuple[Description, Description, Description],

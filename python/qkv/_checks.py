@@ -72,6 +72,8 @@ def one_or_more_integers(name: str, values: Any) -> list[int] | None:
 
 def number(name: str, value: Any) -> float:
     """A float from a real number of Python, numpy or PyTorch; neither True nor '0.5' is one."""
+    if type(value) is float:
+        return value
     is_scalar = getattr(value, "ndim", 0) == 0 and any(kind in _element_type(value) for kind in ("float", "int"))
     if isinstance(value, bool) or not (is_scalar or isinstance(value, numbers.Real)):
         raise wrong_type(name, "a number", value)

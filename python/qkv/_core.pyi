@@ -2,7 +2,7 @@
 
 from typing import Any
 
-_Array = tuple[int, str, list[int], list[int]]
+_Array = tuple[int, str, tuple[int, ...], tuple[int, ...]]
 
 def attention(q: _Array, k: _Array, v: _Array, options: dict[str, Any], out: _Array, lse: _Array | None) -> None: ...
 def attention_with_capture(

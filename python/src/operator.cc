@@ -52,36 +52,35 @@ nb::dict ToPython(qkv::Capture&& capture, const qkv::CaptureRequest& request) {
 
 qkv::AttentionOptions OptionsFrom(const nb::dict& given) {
   qkv::AttentionOptions options;
-  const auto get = [&](const char* name) -> nb::object { return given[name]; };
-  const auto maybe = [&](const char* name, auto& to) {
-    using T = typename std::remove_reference_t<decltype(to)>::value_type;
-    const nb::object value = get(name);
-    if (!value.is_none()) to = nb::cast<T>(value);
+  options.progress = SignalProgress();
+  if (given.size() == 0) return options;
+  const auto take = [&](const char* name, auto& to) {
+    using T = std::remove_reference_t<decltype(to)>;
+    if (given.contains(name)) to = nb::cast<T>(given[name]);
   };
-  const auto tensor = [&](const char* name, std::optional<qkv::ConstTensor>& to) {
-    const nb::object value = get(name);
-    if (!value.is_none()) to = TensorFrom(name, nb::cast<ArrayDescription>(value));
+  const auto take_tensor = [&](const char* name, std::optional<qkv::ConstTensor>& to) {
+    if (given.contains(name)) to = TensorFrom(name, nb::cast<ArrayDescription>(given[name]));
   };
-  const std::string causal = nb::cast<std::string>(get("causal"));
+  std::string causal;
+  take("causal", causal);
   options.causal = causal == "top_left"       ? qkv::Causal::kTopLeft
                    : causal == "bottom_right" ? qkv::Causal::kBottomRight
                                               : qkv::Causal::kNone;
-  maybe("window_left", options.window.left);
-  maybe("window_right", options.window.right);
-  maybe("scale", options.scale);
-  maybe("softcap", options.softcap);
-  maybe("q_lengths", options.q_lengths);
-  maybe("kv_lengths", options.kv_lengths);
-  maybe("cu_q", options.cu_q);
-  maybe("cu_kv", options.cu_kv);
-  maybe("offset", options.offset);
-  maybe("seed", options.seed);
-  tensor("mask", options.mask);
-  tensor("bias", options.bias);
-  tensor("alibi_slopes", options.alibi_slopes);
-  tensor("sink", options.sink);
-  options.dropout_p = nb::cast<float>(get("dropout_p"));
-  options.progress = SignalProgress();
+  take("window_left", options.window.left);
+  take("window_right", options.window.right);
+  take("scale", options.scale);
+  take("softcap", options.softcap);
+  take("q_lengths", options.q_lengths);
+  take("kv_lengths", options.kv_lengths);
+  take("cu_q", options.cu_q);
+  take("cu_kv", options.cu_kv);
+  take("offset", options.offset);
+  take("seed", options.seed);
+  take("dropout_p", options.dropout_p);
+  take_tensor("mask", options.mask);
+  take_tensor("bias", options.bias);
+  take_tensor("alibi_slopes", options.alibi_slopes);
+  take_tensor("sink", options.sink);
   return options;
 }
 

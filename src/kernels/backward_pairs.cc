@@ -24,6 +24,7 @@
 
 #if HWY_TARGET == HWY_AVX3
 #include "kernels/backward-inl.h"
+#include "kernels/pair_power-inl.h"
 #include "kernels/pair_products-inl.h"
 #include "kernels/pair_transpose-inl.h"
 #include "kernels/transpose-inl.h"
@@ -173,14 +174,6 @@ Values LoadRows(const BackwardBlock& block, const Parts& parts) {
   return finite;
 }
 
-// 2^f on [0, 1), by least maximum relative error: 7.5e-5, an eighth of a weight's rounding to bfloat16.
-HWY_INLINE __m512 PowerForWeight(__m512 f) {
-  __m512 p = _mm512_set1_ps(7.802452264e-2f);
-  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(2.260671558e-1f));
-  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(6.958335405e-1f));
-  return _mm512_fmadd_ps(p, f, _mm512_set1_ps(9.999252186e-1f));
-}
-
 // Two vectors of floats, rounded, as 16 pairs; and as 32 elements in a row.
 HWY_INLINE __m512i InRow(__m512 first, __m512 second) {
   const __m512bh rounded = _mm512_cvtne2ps_pbh(second, first);
@@ -213,7 +206,6 @@ template <RowState kState>
 HWY_INLINE Gradients GradientsAt(const ChunkRow& row, int64_t j, __m512 factor) {
   const __m512 s = _mm512_load_ps(row.scores + j), dp = _mm512_load_ps(row.dweights + j);
   if constexpr (kState == RowState::kDone) return {s, dp};
-  constexpr int kFloor = 9;  // vreduceps' rounding: down, to whole numbers, without exceptions
   const __m512 x = _mm512_fmsub_ps(s, factor, _mm512_set1_ps(row.shift));
   const __m512 weight = _mm512_scalef_ps(PowerForWeight(_mm512_reduce_ps(x, kFloor)), x);
   // A blocked key's dP may be anything.
@@ -343,7 +335,7 @@ void MultiplyChunk(const Group& group, Range keys, const BFloat16* rows, int64_t
   const int64_t steps = depth / kPairDepth, next = steps * kPairTile;  // from 16 keys to the next
   for (int64_t key = keys.first; key < keys.last; key += 2 * kPairColumns) {
     const BFloat16* b = packed + key / kPairColumns * next;
-    products.Add({rows + group.row * depth,
+    products.Run({rows + group.row * depth,
                   depth,
                   {b, b + next},
                   to + key - keys.first,
@@ -352,7 +344,6 @@ void MultiplyChunk(const Group& group, Range keys, const BFloat16* rows, int64_t
                   steps,
                   Start::kZero});
   }
-  products.Finish();
 }
 
 // dQ = dS K of a group.
@@ -361,7 +352,7 @@ void MultiplyKeyRows(const Group& group, const Parts& parts, Products& products)
   constexpr int64_t kNext = kKeyTile / kPairDepth * kPairTile;  // from 16 channels to the next
   for (int64_t c = 0; c < parts.d; c += 2 * kPairColumns) {
     const BFloat16* b = parts.key_rows + c / kPairColumns * kNext + group.keys.first * kPairColumns;
-    products.Add({parts.dscore_rows + group.keys.first,
+    products.Run({parts.dscore_rows + group.keys.first,
                   kDscores,
                   {b, b + kNext},
                   parts.dq + group.row * parts.d + c,
@@ -369,7 +360,6 @@ void MultiplyKeyRows(const Group& group, const Parts& parts, Products& products)
                   group.rows,
                   (group.keys.last - group.keys.first) / kPairDepth,
                   Start::kZero});
-    products.Finish();
   }
 }
 
@@ -378,7 +368,7 @@ template <class Products>
 void MultiplyTiles(int64_t key, int64_t first, int64_t last, const BFloat16* columns, int64_t channels,
                    const BFloat16* tiles, float* to, Products& products) {
   for (int64_t c = 0; c < channels; c += kPairGroupRows) {
-    products.Add({columns + c * kRows + first * kPairGroupRows,
+    products.Run({columns + c * kRows + first * kPairGroupRows,
                   kRows,
                   {tiles + Parts::TileAt(key, first), tiles + Parts::TileAt(key + kPairColumns, first)},
                   to + c * kColumnKeys + key,
@@ -386,7 +376,6 @@ void MultiplyTiles(int64_t key, int64_t first, int64_t last, const BFloat16* col
                   kPairGroupRows,
                   last - first,
                   Start::kAdd});
-    products.Finish();
   }
 }
 

@@ -1,6 +1,5 @@
-// Products of bfloat16 pairs: c (rows x 32) = or += a (rows x depth) * b (depth x 32), b in pair tiles. A list of
-// them is worked off step by step (32 of depth a step), so that a caller can put its own work between the steps and the
-// processor does both at once. Every element is one chain in ascending depth, whatever the rows beside it.
+// Products of bfloat16 pairs: c (rows x 32) = or += a (rows x depth) * b (depth x 32), b in pair tiles. Every
+// element is one chain in ascending depth, whatever the rows beside it.
 
 #if defined(QKV_KERNELS_PAIR_PRODUCTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QKV_KERNELS_PAIR_PRODUCTS_INL_H_
@@ -22,47 +21,18 @@ namespace qkv {
 namespace HWY_NAMESPACE {
 
 struct PairProduct {
-  const BFloat16* a;      // element (r, k) at a[r * a_stride + k]
+  const BFloat16* a;  // element (r, k) at a[r * a_stride + k]
   int64_t a_stride;
-  const BFloat16* b[2];   // the tiles of columns 0-15 and 16-31; the next step's follow each
-  float* c;               // row r at c + r * c_stride
+  const BFloat16* b[2];  // the tiles of columns 0-15 and 16-31; the next step's follow each
+  float* c;              // row r at c + r * c_stride
   int64_t c_stride;
-  int64_t rows, steps;    // rows <= kPairGroupRows
-  Start start;            // kAdd: c is where the chains begin
+  int64_t rows, steps;  // rows <= kPairGroupRows
+  Start start;          // kAdd: c is where the chains begin
 };
 
-class PairProductList {
- public:
-  // Member by member: a copy would read the product in vectors just after it was written in words, and wait until all
-  // stores before it, results of the tiles among them, have reached the cache.
-  HWY_INLINE void Add(const PairProduct& product) {
-    PairProduct& to = list_[count_++];
-    to.a = product.a, to.a_stride = product.a_stride;
-    to.b[0] = product.b[0], to.b[1] = product.b[1];
-    to.c = product.c, to.c_stride = product.c_stride;
-    to.rows = product.rows, to.steps = product.steps, to.start = product.start;
-    steps_ += product.steps;
-  }
-  bool done() const { return next_ == count_; }
-  bool full() const { return count_ == kMost; }
-  int64_t steps() const { return steps_; }  // of all products that were added
-
- protected:
-  void Clear() { count_ = next_ = steps_ = 0; }
-  static constexpr int64_t kMost = 64;
-  PairProduct list_[kMost];
-  int64_t count_ = 0, next_ = 0, steps_ = 0;
-};
-
-// Wide heads have more products than a list holds: a full one is worked off first, since none waits for a later one.
-template <class Products> void AddProduct(Products& products, const PairProduct& product) {
-  if (products.full()) products.Finish();
-  products.Add(product);
-}
-
-// AMX. Registers 0-3 hold c, 4 and 5 rows of a, 6 and 7 the columns of b. The instructions stand here as assembly:
-// compilers know them only where the whole function may use AMX.
-class TileProducts : public PairProductList {
+// AMX. Registers 0-3 hold c, 4 and 5 rows of a, 6 and 7 the columns of b. The instructions stand here as
+// assembly: compilers know them only where the whole function may use AMX.
+class TileProducts {
  public:
   TileProducts() {
     struct alignas(64) {
@@ -76,38 +46,20 @@ class TileProducts : public PairProductList {
   TileProducts(const TileProducts&) = delete;
   TileProducts& operator=(const TileProducts&) = delete;
 
-  HWY_INLINE void Step() {
-    const PairProduct& p = list_[next_];
-    const bool second_rows = p.rows > 16;
-    if (step_ == 0) Begin(p);
-    const BFloat16* a = p.a + step_ * kPairDepth;
-    const int64_t a_bytes = p.a_stride * 2, b_bytes = 2 * kPairColumns * 2;
-    Load<4>(a, a_bytes);
-    Load<6>(p.b[0] + step_ * kPairTile, b_bytes);
-    asm volatile("tdpbf16ps %tmm6, %tmm4, %tmm0");
-    Load<7>(p.b[1] + step_ * kPairTile, b_bytes);
-    asm volatile("tdpbf16ps %tmm7, %tmm4, %tmm1");
-    if (second_rows) {
-      Load<5>(a + 16 * p.a_stride, a_bytes);
-      asm volatile("tdpbf16ps %tmm6, %tmm5, %tmm2");
-      asm volatile("tdpbf16ps %tmm7, %tmm5, %tmm3");
-    }
-    if (++step_ == p.steps) End(p);
-  }
-
-  void Finish() {
-    while (!done()) Step();
-    Clear();
+  HWY_INLINE void Run(const PairProduct& p) const {
+    Begin(p);
+    for (int64_t step = 0; step < p.steps; ++step) Multiply(p, step);
+    End(p);
   }
 
   static constexpr bool kReadsKeys = true;
 
   // Products of up to 16 rows, four or two tiles at a time, so that as many chains are under way.
-  // c (16 kTiles keys, 16 rows) = keys, read where they lie, times rows in pair tiles. Asks for the keys at `ahead`, a
-  // line with every line that is read.
+  // c (16 kTiles keys, 16 rows) = keys, read where they lie, times rows in pair tiles. Asks for the keys at
+  // `ahead`, a line with every line that is read.
   template <int kTiles>
-  HWY_INLINE void MultiplyKeys(const BFloat16* keys, const BFloat16* ahead, int64_t key_stride, const BFloat16* rows,
-                               int64_t steps, float* c) {
+  HWY_INLINE void MultiplyKeys(const BFloat16* keys, const BFloat16* ahead, int64_t key_stride,
+                               const BFloat16* rows, int64_t steps, float* c) {
     ForTiles<kTiles>([&](auto n) { Zero<n()>(); });
     for (int64_t step = 0; step < steps; ++step, keys += kPairDepth, ahead += kPairDepth) {
       Load<6>(rows + step * kPairTile, 64);
@@ -120,7 +72,8 @@ class TileProducts : public PairProductList {
     ForTiles<kTiles>([&](auto n) { Store<n()>(c + n() * 16 * 16, 64); });
   }
 
-  // c (rows, 16 kTiles channels) += weights times values in pair tiles, `group` elements from 16 channels to the next.
+  // c (rows, 16 kTiles channels) += weights times values in pair tiles, `group` elements from 16 channels to
+  // the next.
   template <int kTiles>
   HWY_INLINE void AddValues(const BFloat16* weights, int64_t stride, const BFloat16* values, int64_t group,
                             int64_t steps, float* c, int64_t c_stride) {
@@ -136,18 +89,25 @@ class TileProducts : public PairProductList {
   }
 
  private:
-  template <int kRegister> static HWY_INLINE void Load(const void* from, int64_t row_bytes) {
+  template <int kRegister>
+  static HWY_INLINE void Load(const void* from, int64_t row_bytes) {
     asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(row_bytes), "i"(kRegister) : "memory");
   }
-  template <int kRegister> static HWY_INLINE void Store(void* to, int64_t row_bytes) {
+  template <int kRegister>
+  static HWY_INLINE void Store(void* to, int64_t row_bytes) {
     asm volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(to), "r"(row_bytes), "i"(kRegister) : "memory");
   }
 
-  template <int kC, int kA, int kB> static HWY_INLINE void Dot() {
+  template <int kC, int kA, int kB>
+  static HWY_INLINE void Dot() {
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kC), "i"(kA), "i"(kB));
   }
-  template <int kRegister> static HWY_INLINE void Zero() { asm volatile("tilezero %%tmm%c0" : : "i"(kRegister)); }
-  template <int kTiles, class Body> static HWY_INLINE void ForTiles(const Body& body) {
+  template <int kRegister>
+  static HWY_INLINE void Zero() {
+    asm volatile("tilezero %%tmm%c0" : : "i"(kRegister));
+  }
+  template <int kTiles, class Body>
+  static HWY_INLINE void ForTiles(const Body& body) {
     body(std::integral_constant<int, 0>());
     body(std::integral_constant<int, 1>());
     if constexpr (kTiles == 4) {
@@ -169,45 +129,51 @@ class TileProducts : public PairProductList {
     Load<3>(p.c + 16 * p.c_stride + 16, bytes);
   }
 
-  HWY_INLINE void End(const PairProduct& p) {
+  static HWY_INLINE void Multiply(const PairProduct& p, int64_t step) {
+    const BFloat16* a = p.a + step * kPairDepth;
+    const int64_t a_bytes = p.a_stride * 2, b_bytes = 2 * kPairColumns * 2;
+    Load<4>(a, a_bytes);
+    Load<6>(p.b[0] + step * kPairTile, b_bytes);
+    asm volatile("tdpbf16ps %tmm6, %tmm4, %tmm0");
+    Load<7>(p.b[1] + step * kPairTile, b_bytes);
+    asm volatile("tdpbf16ps %tmm7, %tmm4, %tmm1");
+    if (p.rows <= 16) return;
+    Load<5>(a + 16 * p.a_stride, a_bytes);
+    asm volatile("tdpbf16ps %tmm6, %tmm5, %tmm2");
+    asm volatile("tdpbf16ps %tmm7, %tmm5, %tmm3");
+  }
+  static HWY_INLINE void End(const PairProduct& p) {
     const int64_t bytes = p.c_stride * 4;
     Store<0>(p.c, bytes);
     Store<1>(p.c + 16, bytes);
-    if (p.rows > 16) {
-      Store<2>(p.c + 16 * p.c_stride, bytes);
-      Store<3>(p.c + 16 * p.c_stride + 16, bytes);
-    }
-    step_ = 0;
-    ++next_;
+    if (p.rows <= 16) return;
+    Store<2>(p.c + 16 * p.c_stride, bytes);
+    Store<3>(p.c + 16 * p.c_stride + 16, bytes);
   }
-
-  int64_t step_ = 0;
 };
 
-// AVX-512: vdpbf16ps, twelve rows at a time. Nothing runs beside it, so a step is a whole product.
-class DotProducts : public PairProductList {
+// AVX-512: vdpbf16ps, twelve rows at a time.
+class DotProducts {
  public:
   static constexpr bool kReadsKeys = false;  // an instruction wants channels of many keys side by side
-  void Step() {
-    const PairProduct& p = list_[next_++];
+
+  void Run(const PairProduct& p) const {
     int64_t r = 0;
     for (; r + 12 <= p.rows; r += 12) Rows<12>(p, r);
     for (; r + 4 <= p.rows; r += 4) Rows<4>(p, r);
     for (; r < p.rows; ++r) Rows<1>(p, r);
   }
-  void Finish() {
-    while (!done()) Step();
-    Clear();
-  }
 
  private:
-  template <int kRows> static HWY_NOINLINE void Rows(const PairProduct& p, int64_t first) {
+  template <int kRows>
+  static HWY_NOINLINE void Rows(const PairProduct& p, int64_t first) {
     const BFloat16* a = p.a + first * p.a_stride;
     float* c = p.c + first * p.c_stride;
     __m512 sum[kRows][2];
     QKV_UNROLL for (int r = 0; r < kRows; ++r) {
       QKV_UNROLL for (int n = 0; n < 2; ++n) {
-        sum[r][n] = p.start == Start::kZero ? _mm512_setzero_ps() : _mm512_loadu_ps(c + r * p.c_stride + n * 16);
+        sum[r][n] =
+            p.start == Start::kZero ? _mm512_setzero_ps() : _mm512_loadu_ps(c + r * p.c_stride + n * 16);
       }
     }
     for (int64_t k = 0; k < p.steps * kPairDepth; k += 2) {

@@ -8,8 +8,9 @@
 //
 //   size         value  reason
 //   group rows   32     two AMX registers of rows by two of columns: 4 products for 4 loads
-//   chunk keys   128    scores (16 KiB) and weights (8 KiB) of a group stay in the first-level cache beside its sums,
-//                       and a row's fixed work is spread over eight vectors
+//   chunk keys   128    weights of a group (8 KiB) stay in the first-level cache beside its sums; reading and writing
+//                       the sums is spread over four steps of depth
+//   column keys  32     scores of a group (4 KiB) become weights before the next column's are multiplied
 //   dot rows     12     12 x 2 accumulators, 2 vectors of the tile and a broadcast fill 27 of 32 registers
 #pragma once
 

@@ -21,10 +21,21 @@ std::string Names(const std::vector<Isa>& isas) {
   return text;
 }
 
+// The processor's maker as cpuid spells it; empty where there is no cpuid.
+std::string Vendor() {
+#if defined(__x86_64__)
+  unsigned eax = 0, name[3] = {};
+  if (__get_cpuid(0, &eax, &name[0], &name[2], &name[1]) != 0) {
+    return {reinterpret_cast<const char*>(name), sizeof(name)};
+  }
+#endif
+  return {};
+}
+
 Isa FromEnvironment() {
   const std::vector<Isa> supported = SupportedIsas();
   const char* name = std::getenv("QKV_ISA");
-  if (name == nullptr || *name == '\0') return supported.back();
+  if (name == nullptr || *name == '\0') return PreferredIsa(supported, Vendor());
   for (Isa isa : supported) {
     if (std::string(NameOf(isa)) == name) return isa;
   }
@@ -94,6 +105,11 @@ std::vector<Isa> SupportedIsas() {
   isas.push_back(Isa::kNeon);
 #endif
   return isas;
+}
+
+Isa PreferredIsa(const std::vector<Isa>& supported, std::string_view vendor) {
+  const bool slow_pairs = supported.back() == Isa::kAvx512Bf16 && vendor == "GenuineIntel";
+  return slow_pairs ? Isa::kAvx512 : supported.back();
 }
 
 Isa ChosenIsa() {

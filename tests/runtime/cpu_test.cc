@@ -48,6 +48,14 @@ TEST(Cpu, ForceRefusesWhatTheMachineLacks) {
   }
 }
 
+TEST(Cpu, PrefersFloat32ToSlowPairs) {
+  const std::vector<Isa> pairs{Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16};
+  EXPECT_EQ(PreferredIsa(pairs, "GenuineIntel"), Isa::kAvx512);
+  EXPECT_EQ(PreferredIsa(pairs, "AuthenticAMD"), Isa::kAvx512Bf16);
+  EXPECT_EQ(PreferredIsa({Isa::kAvx512, Isa::kAvx512Bf16, Isa::kAmx}, "GenuineIntel"), Isa::kAmx);
+  EXPECT_EQ(PreferredIsa({Isa::kPortable}, ""), Isa::kPortable);
+}
+
 // The environment is read once, so each case needs a process of its own.
 class CpuDeathTest : public testing::Test {
  protected:
