@@ -156,7 +156,7 @@ Action Declare(CLI::App& parser) {
   add("TEXT", arguments->text, "", "The text; - reads standard input; behind -- it may start with a dash");
   add("--file", arguments->file, "FILE", "Read the text from a file");
   add("--model", arguments->model, "NAME|PATH",
-      "An installed model (qkv models), a folder or a GGUF file [smollm2, else tiny]");
+      "An installed model (qkv models), a folder or GGUF file [smollm2, else tiny]");
   flag("--chat", arguments->chat, "Ask the text as a question, in the model's chat format");
   add("--max-tokens", arguments->max_tokens, "N", "Write at most N tokens [256]");
   add("--stop", arguments->stop, "TEXT", "End before this text; may repeat")->allow_extra_args(false);

@@ -215,7 +215,7 @@ Action Declare(CLI::App& parser) {
   add("TEXT", options->text, "", "The text; - reads standard input; behind -- it may start with a dash");
   add("--file", options->file, "FILE", "Read the text from a file");
   add("--model", options->model, "NAME|PATH",
-      "An installed model (qkv models), a folder or a GGUF file [minilm, else tiny]");
+      "An installed model (qkv models), a folder or GGUF file [minilm, else tiny]");
   add("--token", options->token, "T", "A word, a piece (##ing) or an index; =12 is the word 12");
   add("--layer", options->layers, "LIST", "Layers, counted from 0: 3,5-7 [all]");
   add("--head", options->heads, "LIST", "Heads, counted from 0: 3,5-7 [all]");

@@ -240,7 +240,7 @@ class ItemSoftmax {
       for (int64_t r = 0; r < item_.rows; ++r)
         ApplyRulesTo(r, {key, key + kColumn}, parts_.column + r * kColumn);
     }
-    if (key == item_.keys.first) TakeFirstBases();
+    if (unseen_ != 0) TakeFirstBases();
     const float factor = scale_ * kLog2E;
     const float* s = parts_.column;
     float* of_chunk = parts_.sums;
@@ -279,27 +279,29 @@ class ItemSoftmax {
   // A base can be used as it is where it is a number of moderate size, and nothing is dropped.
   void SetShifts() {
     const __m512 largest = _mm512_set1_ps(kLargestBase), log2e = _mm512_set1_ps(kLog2E);
-    uint32_t usable = 0;
+    uint32_t usable = 0, unseen = 0;
     for (int64_t r = 0; r < kPairGroupRows; r += 16) {
       const __m512 base = _mm512_loadu_ps(sums_.max + item_.row + r);
       const __mmask16 moderate = _mm512_cmp_ps_mask(_mm512_abs_ps(base), largest, _CMP_LE_OQ);
       _mm512_store_ps(shift_ + r, _mm512_maskz_mul_ps(moderate, base, log2e));
+      const __mmask16 blocked = _mm512_cmp_ps_mask(base, _mm512_set1_ps(kBlocked), _CMP_EQ_OQ);
       usable |= static_cast<uint32_t>(moderate) << r;
+      unseen |= static_cast<uint32_t>(blocked) << r;
     }
+    unseen_ = block_.rules->dropout ? 0 : unseen & all_rows();
     rebase_ = (block_.rules->dropout ? ~0u : ~usable) & all_rows();
   }
 
-  // Rows that have seen no key yet get a base from the first column's scores.
+  // Rows that have seen no key yet get a base from a column's scores. Until then their weights are zero.
   void TakeFirstBases() {
-    if (block_.rules->dropout || rebase_ == 0) return;
     for (int64_t r = 0; r < item_.rows; ++r) {
-      float& base = sums_.max[item_.row + r];
-      if (base != kBlocked) continue;
+      if (((unseen_ >> r) & 1) == 0) continue;
       const float largest = MaxOf(parts_.column + r * kColumn, kColumn) * scale_;
       if (!(std::abs(largest) <= kLargestBase)) continue;
-      base = largest;
+      sums_.max[item_.row + r] = largest;
       shift_[r] = largest * kLog2E;
       rebase_ &= ~(1u << r);
+      unseen_ &= ~(1u << r);
     }
   }
 
@@ -366,6 +368,7 @@ class ItemSoftmax {
   float scale_;
   bool scale_first_, every_row_;
   uint32_t rebase_ = 0;                      // bit r: row r needs a new base
+  uint32_t unseen_ = 0;                      // bit r: row r has seen no key
   alignas(64) float shift_[kPairGroupRows];  // of the exponents
 };
 

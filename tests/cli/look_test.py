@@ -47,9 +47,9 @@ class TextTest(harness.CommandTest):
         fitting = "the " * 46
         self.assertEqual(self.json("--truncate", fitting), self.json(fitting))
 
-    def test_the_default_model_is_found_in_QKV_MODELS(self):
-        for name in ("nowhere", ""):
-            answer = self.call("look", TEXT, environment={"QKV_MODELS": self.path(name) if name else "/proc/none"})
+    def test_models_are_found_in_QKV_MODELS(self):
+        for folder in (self.path("nowhere"), "/proc/none"):
+            answer = self.call("look", "--model", "minilm", TEXT, environment={"QKV_MODELS": folder})
             self.fail_with(answer, 2, r"minilm: .*make models")
 
 
