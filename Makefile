@@ -9,7 +9,7 @@ SENTENCE := The chicken didn't cross the road because it was too tired
 SOURCES = $(shell git ls-files '*.h' '*.cc')
 
 .DEFAULT_GOAL := help
-.PHONY: help look test test-python build models setup asan tsan fuzz soak format tidy install clean
+.PHONY: help look test test-python build models setup arm64 asan tsan fuzz soak format tidy install clean
 .NOTPARALLEL:
 
 help:             ## this list
@@ -52,6 +52,14 @@ tsan:             ## the tests of the threaded layers under ThreadSanitizer
 	cmake --preset tsan $(CONFIGURE_OPTIONS)
 	cmake --build --preset tsan --target test_runtime test_attention
 	TSAN_OPTIONS=ignore_noninstrumented_modules=1 ctest --preset tsan -R '^(runtime|attention)$$'
+
+# What an emulated processor has time for: the grids of edges and options, without random sets and without death tests,
+# which start processes.
+arm64:            ## the operator built for arm64 and tested under qemu-user
+	@scripts/setup arm64
+	cmake --preset arm64 $(CONFIGURE_OPTIONS)
+	cmake --build --preset arm64
+	ctest --preset arm64 -j $(JOBS)
 
 fuzz:             ## each fuzz target for FUZZ_SECONDS
 	@scripts/setup clang
