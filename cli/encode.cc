@@ -20,6 +20,7 @@
 #include "cli/run_options.h"
 #include "cli/terminal.h"
 #include "cli/token_choice.h"
+#include "models/finite.h"
 #include "qkv/error.h"
 #include "qkv/model.h"
 #include "runtime/printable.h"
@@ -125,6 +126,7 @@ WordStates StatesOf(const Model& model, const std::string& text, const std::stri
   WordStates states;
   states.shown = text.substr(0, first) + "[" + text.substr(first, end - first) + "]" + text.substr(end);
   const std::vector<float> all = model.Layers(encoding.ids);
+  CheckFinite(all, model.info().name);
   const int64_t width = model.info().width, tokens = static_cast<int64_t>(encoding.ids.size());
   for (int64_t layer = 0; layer <= model.info().layers; ++layer) {
     std::vector<float>& mean = states.layers.emplace_back(static_cast<size_t>(width));

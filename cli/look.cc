@@ -3,7 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -119,14 +118,6 @@ void CheckJsonSize(int64_t weights) {
               fmt::format("at most {}", kMostJsonWeights), std::to_string(weights));
 }
 
-// The views draw them as 0 and JSON has null in their place.
-bool HasNaN(const ModelCapture& capture) {
-  const auto in = [](const std::vector<float>& weights) {
-    return std::any_of(weights.begin(), weights.end(), [](float weight) { return std::isnan(weight); });
-  };
-  return in(capture.weights) || in(capture.top_weights);
-}
-
 ModelCapture Capture(const Model& model, const Encoding& encoding, LookRequest request) {
   ProgressLine line("looking");
   request.progress = line.Callback();
@@ -197,7 +188,6 @@ void Look(const LookOptions& options) {
   }
 
   const ModelCapture capture = Capture(*model, text.encoding, request);
-  if (HasNaN(capture)) notes.push_back("some weights are not numbers: the model's parameters may be damaged");
   WritePictures(capture, view, plan, notes);
   if (options.json) {
     PrintJson(capture, view.focus);

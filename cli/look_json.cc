@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -35,13 +34,7 @@ void WriteValues(StandardOutput& output, const std::vector<T>& values, const For
 }
 
 // A float's shortest digits that read back as the same float.
-void AppendWeight(std::string& text, float weight) {
-  if (std::isfinite(weight)) {
-    fmt::format_to(std::back_inserter(text), "{}", weight);
-  } else {
-    text += "null";
-  }
-}
+void AppendWeight(std::string& text, float weight) { fmt::format_to(std::back_inserter(text), "{}", weight); }
 
 std::string FullRow(const ModelCapture& capture, size_t row) {
   const size_t keys = capture.tokens.size();

@@ -19,7 +19,8 @@ struct SentenceOptions {
 
 // Sentence embeddings (texts, C): the mean of a text's last hidden states, special tokens included, scaled to length 1
 // (Reimers & Gurevych 2019, https://arxiv.org/abs/1908.10084, section 3). Their dot products are cosine similarities.
-// Error{kInvalidArgument}: a causal model, whose tokens do not know what comes after them; a text without tokens.
+// Error{kInvalidArgument}: a causal model, whose tokens do not know what comes after them; a text without tokens;
+// kFile: vectors that are not finite, since the model is damaged.
 QKV_API std::vector<float> EncodeSentences(const Model& model, const std::vector<std::string>& texts,
                                            const SentenceOptions& options = {});
 

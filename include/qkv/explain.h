@@ -21,7 +21,8 @@ struct ExplainRequest {
 
 // All steps of a layer for its input. Masks as layer.config.causal says.
 // Error{kInvalidArgument}: a head or token that is not there, dropout outside [0, 1), sizes that contradict;
-// kOutOfMemory, before any of it is taken, where the steps do not fit.
+// kOutOfMemory, before any of it is taken, where the steps do not fit; kFile: numbers that are not finite, since the
+// model is damaged.
 QKV_API Explanation Explain(const OpenLayer& layer, const ExplainRequest& request);
 
 // The words of a text, small letters, without a model: cut at spaces and signs; ids count distinct words. Spans

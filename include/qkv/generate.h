@@ -84,7 +84,7 @@ struct Generated {
   double generate_seconds = 0;    // of the tokens after it
 };
 
-// Continues the prompt. Errors as Session's and ChooseToken's; kCancelled where a callback said so.
+// Continues the prompt. Errors as Session's, ChooseToken's; kFile: logits not finite; kCancelled by a callback.
 QKV_API Generated Generate(const Model& model, std::span<const int64_t> prompt, const GenerateOptions& options);
 
 // A question as a model that answers expects it, and the token that ends its answer.

@@ -95,7 +95,7 @@ class QKV_API Model {
                                      const Progress& progress = {}) const = 0;
 
   // The attention weights of one sequence. `hidden`, where given, receives its last hidden states (T, C).
-  // Errors as Forward's, and kInvalidArgument for a layer, head or query out of range.
+  // Errors as Forward's; kInvalidArgument: a layer, head or query out of range; kFile: weights that are NaN (damage).
   virtual ModelCapture Look(const Encoding& text, const LookRequest& request,
                             std::vector<float>* hidden = nullptr) const = 0;
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "models/finite.h"
 #include "models/truncate.h"
 #include "qkv/error.h"
 
@@ -71,6 +72,7 @@ std::vector<float> EncodeSentences(const Model& model, const std::vector<std::st
       AppendMean(hidden.data() + b * padded.length * width, padded.lengths[static_cast<size_t>(b)], width, vectors);
     }
   }
+  CheckFinite(vectors, model.info().name);
   return vectors;
 }
 

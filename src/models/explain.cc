@@ -10,6 +10,7 @@
 #include "layers/linear.h"
 #include "layers/multi_head_sizes.h"
 #include "layers/rms_norm.h"
+#include "models/finite.h"
 #include "qkv/attention.h"
 #include "qkv/error.h"
 #include "runtime/memory.h"
@@ -451,7 +452,11 @@ void Explainer::AddOutput() {
 }  // namespace
 
 Explanation Explain(const OpenLayer& layer, const ExplainRequest& request) {
-  return Explainer(layer, request).Run();
+  Explanation explanation = Explainer(layer, request).Run();
+  for (const ExplainedStep& step : explanation.steps) {
+    for (const ExplainedTensor& tensor : step.tensors) CheckFinite(tensor.values, layer.model);
+  }
+  return explanation;
 }
 
 }  // namespace qkv

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "models/finite.h"
 #include "qkv/error.h"
 #include "qkv/generate.h"
 #include "qkv/tokenizer.h"
@@ -89,6 +90,7 @@ Generated Generate(const Model& model, std::span<const int64_t> prompt, const Ge
   Clock::time_point start = Clock::now();
   std::span<const float> logits = session->Read(prompt, options.progress);
   for (int64_t step = 0; step < options.max_tokens; ++step) {
+    CheckFinite(logits, model.info().name);
     const int64_t token = ChooseToken(logits, text, options.sampling, step);
     if (step == 0) {
       result.prompt_seconds = SecondsSince(start);

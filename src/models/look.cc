@@ -4,6 +4,7 @@
 #include <numeric>
 #include <string>
 
+#include "models/finite.h"
 #include "qkv/attention.h"
 #include "qkv/error.h"
 
@@ -96,12 +97,14 @@ void LookRecorder::Attend(int64_t layer, const LayerAttention& attention, const 
 }
 
 void LookRecorder::Record(const Capture& layer) {
+  CheckFinite(layer.row_values, capture_.model);
   capture_.weights.insert(capture_.weights.end(), layer.row_values.begin(), layer.row_values.end());
   if (layer.top_k == 0) return;
   for (int64_t h = 0; h < layer.heads; ++h) {
     for (int64_t query : capture_.query_ids) {
       const int64_t row = (h * layer.queries + query) * layer.top_k;
       const auto keys = layer.top_keys.begin() + row;
+      if (*keys < 0) FailNotFinite(capture_.model);  // a token sees itself at least, and only NaN is left out
       const auto weights = layer.top_weights.begin() + row;
       capture_.top_keys.insert(capture_.top_keys.end(), keys, keys + layer.top_k);
       capture_.top_weights.insert(capture_.top_weights.end(), weights, weights + layer.top_k);

@@ -2,12 +2,16 @@
 
 import json
 import os
+import pathlib
 import shutil
 import struct
 import unittest
 
 import harness
 import tiny_model
+
+
+DECODERS = pathlib.Path(__file__).parents[1] / "golden" / "models" / "causal"
 
 
 def header_and_body(data):
@@ -71,16 +75,31 @@ class DamageTest(harness.CommandTest):
         more_layers = json.dumps({**tiny_model.config(), "num_hidden_layers": 4})
         self.refuse(self.damaged("more", config__json=more_layers), r"encoder\.layer\.3")
 
-    def test_parameters_that_are_no_numbers_are_told(self):
+    def test_parameters_that_are_no_numbers_are_damage(self):
         contents = tiny_model.tensors(tiny_model.config())
         broken = {name: (shape, struct.pack("<f", float("nan")) * (len(data) // 4))
                   for name, (shape, data) in contents.items()}
         folder = self.damaged("nan", model__safetensors=tiny_model.safetensors(broken))
-        for extra in ([], ["--json"], ["--token", "road"]):
-            with self.subTest(extra=extra):
-                answer = self.call("look", "the road", "--model", folder, *extra)
-                self.assertEqual(answer.returncode, 0)
-                self.assertRegex(answer.stderr.decode(), r"^some weights are not numbers.*\n$")
+        for command in (["look"], ["look", "--json"], ["look", "--top", "1", "--json"], ["look", "--token", "road"],
+                        ["explain"], ["encode"], ["encode", "a road", "--tokens", "road"]):
+            with self.subTest(command=command):
+                answer = self.call(*command, "the road", "--model", folder)
+                self.fail_with(answer, 3, r"nan: the model's numbers are not finite", command[0])
+                self.assertEqual(answer.stdout, b"")
+
+    def test_a_decoder_of_no_numbers_writes_nothing(self):
+        folder = self.path("nan-decoder")
+        shutil.copytree(DECODERS / "gpt2", folder)
+        weights = os.path.join(folder, "model.safetensors")
+        with open(weights, "rb") as stream:
+            header, body = header_and_body(stream.read())
+        with open(weights, "wb") as stream:
+            stream.write(joined(header, b"\xff" * len(body)))
+        for command in (["generate"], ["look", "--generate", "2"], ["explain"]):
+            with self.subTest(command=command):
+                answer = self.call(*command, "the road", "--model", folder)
+                self.fail_with(answer, 3, r"nan-decoder: the model's numbers are not finite", command[0])
+                self.assertEqual(answer.stdout, b"")
 
     def test_files_missing(self):
         self.refuse(self.damaged("bare", config__json=None), r"config\.json")
