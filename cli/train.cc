@@ -9,6 +9,7 @@
 #include <memory>
 #include <numbers>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -79,7 +80,15 @@ void SetSizes(const TrainCommand& command, train::DecoderConfig& config, train::
   if (command.seed) options.seed = static_cast<uint64_t>(ParseCount("--seed", *command.seed, 0, INT64_MAX));
   if (command.dtype) options.precision = ParsePrecision("--dtype", *command.dtype);
   options.length = config.context;
-  if (!command.warmup) options.warmup_steps = std::min(options.warmup_steps, options.steps / 10);
+}
+
+void SetSettings(const TrainCommand& command, train::RunSettings& settings) {
+  SetReal("--validation", command.validation, settings.validation_share);
+  SetCount("--validate-every", command.validate_every, 1, settings.validate_every);
+  SetCount("--sample-every", command.sample_every, 0, settings.sample_every);
+  SetCount("--checkpoint-every", command.checkpoint_every, 1, settings.checkpoint_every);
+  SetCount("--keep", command.keep, 1, settings.keep);
+  if (command.export_dtype) settings.exported = ParsePrecision("--export-dtype", *command.export_dtype);
 }
 
 // The tokenizer's file: --tokenizer's, the resumed run's, or bytes.
@@ -89,6 +98,23 @@ std::string TokenizerJson(const TrainCommand& command, const fs::path& folder) {
     return command.resume && fs::exists(kept) ? ReadWhole(kept) : ToTokenizerJson(ByteVocabulary());
   }
   return *command.tokenizer == "bytes" ? ToTokenizerJson(ByteVocabulary()) : ReadWhole(*command.tokenizer);
+}
+
+// The run that is resumed, then --config, then flags: the later wins.
+void ReadOptions(const TrainCommand& command, train::RunOptions& options) {
+  const bool resumed = command.resume && train::ReadRunOptions(options.folder, options.decoder, options.train,
+                                                               options.settings);
+  std::set<std::string> named;
+  if (command.config) {
+    named = train::ReadRunJson(ReadWhole(*command.config), *command.config, options.decoder, options.train,
+                               options.settings);
+  }
+  SetSizes(command, options.decoder, options.train);
+  SetSettings(command, options.settings);
+  // What nobody named follows the steps, but not when a run that has its warm-up gets more of them.
+  if (!resumed && !command.warmup && !named.contains("warmup")) {
+    options.train.warmup_steps = std::min(options.train.warmup_steps, options.train.steps / 10);
+  }
 }
 
 train::RunOptions MakeOptions(const TrainCommand& command) {
@@ -101,17 +127,8 @@ train::RunOptions MakeOptions(const TrainCommand& command) {
   options.folder = *command.out;
   options.texts.assign(command.texts.begin(), command.texts.end());
   options.start = command.resume ? train::Start::kResume : train::Start::kFresh;
-  if (command.resume) train::ReadRunOptions(options.folder, options.decoder, options.train);
-  if (command.config)
-    train::ReadRunJson(ReadWhole(*command.config), *command.config, options.decoder, options.train);
-  SetSizes(command, options.decoder, options.train);
+  ReadOptions(command, options);
   options.tokenizer_json = TokenizerJson(command, options.folder);
-  if (command.export_dtype) options.exported = ParsePrecision("--export-dtype", *command.export_dtype);
-  SetReal("--validation", command.validation, options.validation_share);
-  SetCount("--checkpoint-every", command.checkpoint_every, 1, options.checkpoint_every);
-  SetCount("--validate-every", command.validate_every, 1, options.validate_every);
-  SetCount("--sample-every", command.sample_every, 0, options.sample_every);
-  SetCount("--keep", command.keep, 1, options.keep);
   return options;
 }
 

@@ -55,7 +55,9 @@ TrainProgress::~TrainProgress() { WipeLine(); }
 void TrainProgress::Started(int64_t step) {
   first_step_ = step_ = step;
   start_ = Clock::now();
-  if (step > 0) PrintText(fmt::format("going on after step {} of {}\n", step, steps_));
+  if (step == 0) return;
+  PrintText(step < steps_ ? fmt::format("going on after step {} of {}\n", step, steps_)
+                          : fmt::format("the run is finished: all its {} steps are done; more --steps go on\n", step));
 }
 
 void TrainProgress::Stepped(const train::StepReport& report) {
@@ -67,6 +69,10 @@ void TrainProgress::Stepped(const train::StepReport& report) {
 
 void TrainProgress::Validated(int64_t step, double loss) {
   WipeLine();
+  if (tokens_ == 0) {  // no step was made, so there is no loss and no speed
+    PrintText(fmt::format("step {:>6} of {}   validation {:.4f}\n", step, steps_, loss));
+    return;
+  }
   PrintText(fmt::format("step {:>6} of {}   loss {:.4f}   validation {:.4f}   {:.0f} tokens/s   {} left\n",
                         step, steps_, loss_, loss, TokensPerSecond(), TimeLeft()));
 }

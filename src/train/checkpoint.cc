@@ -69,7 +69,8 @@ LoadedCheckpoint Read(const fs::path& path) {
     FailDamaged(path, "its checksum is wrong");
   }
   LoadedCheckpoint loaded;
-  ReadRunJson(run->second, path.string(), loaded.info.config, loaded.info.options);
+  RunSettings settings;  // a checkpoint has none
+  ReadRunJson(run->second, path.string(), loaded.info.config, loaded.info.options, settings);
   loaded.info.log_bytes = WholeNumber(path, metadata, "log_bytes");
   const int64_t total = ParameterTable(loaded.info.config).total();
   if (arrays[0].size() != static_cast<size_t>(total) * sizeof(float)) FailDamaged(path, "its arrays have another size");

@@ -65,20 +65,25 @@ void CheckRange(const char* option, int64_t value, int64_t least) {
 
 void Check(const RunOptions& options) {
   CheckOptions(options.train);
-  if (!(options.validation_share >= 0 && options.validation_share < 1)) {
-    throw Error(ErrorCode::kInvalidArgument, "out of range", "validation_share", "from 0 to below 1",
-                fmt::format("{}", options.validation_share));
+  const RunSettings& settings = options.settings;
+  if (!(settings.validation_share >= 0 && settings.validation_share < 1)) {
+    throw Error(ErrorCode::kInvalidArgument, "out of range", "validation", "from 0 to below 1",
+                fmt::format("{}", settings.validation_share));
   }
-  CheckRange("checkpoint_every", options.checkpoint_every, 1);
-  CheckRange("keep", options.keep, 1);
-  CheckRange("validate_every", options.validate_every, 1);
+  CheckRange("validate_every", settings.validate_every, 1);
+  CheckRange("sample_every", settings.sample_every, 0);
+  CheckRange("checkpoint_every", settings.checkpoint_every, 1);
+  CheckRange("keep", settings.keep, 1);
   CheckRange("most_validation_tokens", options.most_validation_tokens, 1);
-  CheckRange("sample_every", options.sample_every, 0);
   CheckRange("sample_tokens", options.sample_tokens, 1);
 }
 
-// What may differ when a run goes on: how long it is.
+// What may differ when a run goes on: that it is longer.
 void CheckSameRun(const CheckpointInfo& saved, const DecoderConfig& config, TrainOptions options) {
+  if (options.steps < saved.options.steps) {
+    throw Error(ErrorCode::kInvalidArgument, "a run cannot be made shorter", "--steps",
+                fmt::format("at least {}", saved.options.steps), std::to_string(options.steps));
+  }
   options.steps = saved.options.steps;
   const Difference difference = FirstDifference(saved.config, saved.options, config, options);
   if (difference.key.empty()) return;
@@ -94,7 +99,7 @@ class Workspace {
       : paths_{options.folder}, tokenizer_(std::move(tokenizer)) {
     MakeFolder(paths_.tokens());
     if (!fs::exists(paths_.train()) || TokenShard(paths_.train()).source() != source) {
-      WriteShards(options.texts, *tokenizer_, options.validation_share, source, paths_.train(),
+      WriteShards(options.texts, *tokenizer_, options.settings.validation_share, source, paths_.train(),
                   paths_.validation(), progress);
     }
     WriteWholeFile(paths_.tokenizer(), options.tokenizer_json);
@@ -153,8 +158,8 @@ class Loop {
         batches_(workspace.train(), options.train.length, options.train.seed),
         log_(workspace.paths().log(), beginning.log_bytes),
         trainer_(config, options.train, std::move(beginning.state)) {
-    if (options.validation_share > 0) held_out_.emplace(workspace.validation(), options.train.length);
-    if (options.sample_every == 0) return;
+    if (options.settings.validation_share > 0) held_out_.emplace(workspace.validation(), options.train.length);
+    if (options.settings.sample_every == 0) return;
     const auto shown = held_out_ ? workspace.validation() : workspace.train();
     sampler_.emplace(config, options.tokenizer_json, workspace.tokenizer(), shown);
   }
@@ -170,9 +175,9 @@ class Loop {
       stop = events_.wants_stop && events_.wants_stop();
       // Before a stop as well: the log is then that of a run which was not stopped.
       const bool last = step() == options_.train.steps;  // all of the held-out part follows
-      if (step() % options_.validate_every == 0 && !last) Validate(options_.most_validation_tokens);
-      if (sampler_ && step() % options_.sample_every == 0) WriteSample();
-      if (step() % options_.checkpoint_every == 0) Save();
+      if (step() % options_.settings.validate_every == 0 && !last) Validate(options_.most_validation_tokens);
+      if (sampler_ && step() % options_.settings.sample_every == 0) WriteSample();
+      if (step() % options_.settings.checkpoint_every == 0) Save();
     }
     Save();
     RunResult result;
@@ -225,11 +230,11 @@ class Loop {
   // A run that was killed between the two has a checkpoint newer than its model: then only that is written.
   void Save() {
     if (step() != saved_step_) {
-      checkpoints_.Write(trainer_.state(), {trainer_.config(), options_.train, log_.Sync()}, options_.keep);
+      checkpoints_.Write(trainer_.state(), {trainer_.config(), options_.train, log_.Sync()}, options_.settings.keep);
       saved_step_ = step();
     }
     if (step() == exported_step_) return;
-    WriteDecoder(options_.folder, trainer_.config(), Parameters(), options_.exported);
+    WriteDecoder(options_.folder, trainer_.config(), Parameters(), options_.settings.exported);
     exported_step_ = step();
     if (events_.saved) events_.saved(step());
   }
@@ -249,10 +254,10 @@ class Loop {
 
 }  // namespace
 
-bool ReadRunOptions(const fs::path& folder, DecoderConfig& config, TrainOptions& options) {
+bool ReadRunOptions(const fs::path& folder, DecoderConfig& config, TrainOptions& options, RunSettings& settings) {
   const fs::path file = Paths{folder}.run();
   if (!fs::exists(file)) return false;
-  ReadRunJson(ReadWhole(file), file.string(), config, options);
+  ReadRunJson(ReadWhole(file), file.string(), config, options, settings);
   return true;
 }
 
@@ -264,10 +269,10 @@ RunResult Run(const RunOptions& options, const RunEvents& events) {
   CheckConfig(config);
   MakeFolder(options.folder);
   if (options.start == Start::kResume) Paths{options.folder}.RemoveUnfinished();
-  const std::string source = SourceOf(options.texts, options.tokenizer_json, options.validation_share);
+  const std::string source = SourceOf(options.texts, options.tokenizer_json, options.settings.validation_share);
   Beginning beginning = Begin(options, config, source);
   Workspace workspace(options, std::move(tokenizer), source, events.encoding);
-  WriteWholeFile(Paths{options.folder}.run(), RunJson(config, options.train));
+  WriteWholeFile(Paths{options.folder}.run(), RunJson(config, options.train, options.settings));
   return Loop(options, config, workspace, std::move(beginning), events).Run();
 }
 

@@ -1,6 +1,6 @@
 // A training run in a folder, from texts to an exported model: started, stopped in any way, and resumed.
 //
-//   run.json          sizes and options
+//   run.json          sizes, options and settings
 //   tokenizer.json    what the texts were encoded with
 //   tokens/           train.safetensors, validation.safetensors
 //   checkpoints/      the last few, step-00000500.safetensors
@@ -19,6 +19,7 @@
 #include "qkv/progress.h"
 #include "train/decoder_config.h"
 #include "train/options.h"
+#include "train/run_settings.h"
 #include "train/sample.h"
 #include "train/trainer.h"
 
@@ -36,15 +37,10 @@ struct RunOptions {
   DecoderConfig decoder;       // vocab is the tokenizer's
   TrainOptions train;
   Start start = Start::kFresh;
-  double validation_share = 0.05;  // of every text, at its end, in [0, 1)
-  int64_t checkpoint_every = 100;
-  int64_t keep = 3;                          // checkpoints
-  Precision exported = Precision::kFloat32;  // what model.safetensors holds
-  int64_t validate_every = 100;
+  RunSettings settings;
   int64_t most_validation_tokens =
       65'536;                  // of one validation, so that it costs little; the last one takes all
-  int64_t sample_every = 200;  // steps between texts that the model writes; 0: none
-  int64_t sample_tokens = 64;  // of each, at most
+  int64_t sample_tokens = 64;  // of each text that the model writes, at most
 };
 
 // What a run tells while it goes on. Called from the thread that called Run.
@@ -70,8 +66,9 @@ struct RunResult {
 // be written; kNotFinite: the step, the last checkpoint stays.
 RunResult Run(const RunOptions& options, const RunEvents& events);
 
-// The options that a folder's run was started with, for resuming it without naming them again; false where it
-// holds none. Error{kFile}: a damaged run.json.
-bool ReadRunOptions(const std::filesystem::path& folder, DecoderConfig& config, TrainOptions& options);
+// What a folder's run was started with, for resuming it without naming it again; false where it holds none.
+// Error{kFile}: a damaged run.json.
+bool ReadRunOptions(const std::filesystem::path& folder, DecoderConfig& config, TrainOptions& options,
+                    RunSettings& settings);
 
 }  // namespace qkv::train

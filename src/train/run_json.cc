@@ -38,6 +38,15 @@ void ForEachField(Config& config, Options& options, const Visit& visit) {
   visit("precision", options.precision);
 }
 
+template <class Settings, class Visit> void ForEachSetting(Settings& settings, const Visit& visit) {
+  visit("validation", settings.validation_share);
+  visit("validate_every", settings.validate_every);
+  visit("sample_every", settings.sample_every);
+  visit("checkpoint_every", settings.checkpoint_every);
+  visit("keep", settings.keep);
+  visit("export_dtype", settings.exported);
+}
+
 [[noreturn]] void Fail(const std::string& where, const std::string& key, const char* expected, const json& got) {
   throw Error(ErrorCode::kFile, "bad value", where + ": " + key, expected, QuoteJson(got));
 }
@@ -83,6 +92,12 @@ std::string RunJson(const DecoderConfig& config, const TrainOptions& options) {
   return ToObject(config, options).dump(2) + "\n";
 }
 
+std::string RunJson(const DecoderConfig& config, const TrainOptions& options, const RunSettings& settings) {
+  nlohmann::ordered_json object = ToObject(config, options);
+  ForEachSetting(settings, [&](const char* key, const auto& value) { object[key] = ToJson(value); });
+  return object.dump(2) + "\n";
+}
+
 Difference FirstDifference(const DecoderConfig& first_config, const TrainOptions& first_options,
                            const DecoderConfig& second_config, const TrainOptions& second_options) {
   const nlohmann::ordered_json first = ToObject(first_config, first_options);
@@ -93,22 +108,23 @@ Difference FirstDifference(const DecoderConfig& first_config, const TrainOptions
   return {};
 }
 
-void ReadRunJson(const std::string& text, const std::string& where, DecoderConfig& config, TrainOptions& options) {
+std::set<std::string> ReadRunJson(const std::string& text, const std::string& where, DecoderConfig& config,
+                                  TrainOptions& options, RunSettings& settings) {
   const json object = ParseJson(text, where);
   if (!object.is_object()) throw Error(ErrorCode::kFile, "bad configuration", where, "an object", QuoteJson(object));
-  size_t known = 0;
-  ForEachField(config, options, [&](const char* key, auto& value) {
+  std::set<std::string> named;
+  const auto read = [&](const char* key, auto& value) {
     const auto found = object.find(key);
     if (found == object.end()) return;
     FromJson(*found, where, key, value);
-    ++known;
-  });
-  if (known == object.size()) return;
+    named.insert(key);
+  };
+  ForEachField(config, options, read);
+  ForEachSetting(settings, read);
   for (const auto& [key, value] : object.items()) {
-    bool is_known = false;
-    ForEachField(config, options, [&](const char* name, auto&) { is_known = is_known || key == name; });
-    if (!is_known) throw Error(ErrorCode::kFile, "unknown key", where + ": " + key);
+    if (!named.contains(key)) throw Error(ErrorCode::kFile, "unknown key", where + ": " + key);
   }
+  return named;
 }
 
 }  // namespace qkv::train

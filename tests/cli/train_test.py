@@ -223,6 +223,46 @@ class Broken(ResumedTest):
         self.succeed(self.train("longer", "--steps", "45", "--resume"))
         self.assertEqual([line["step"] for line in self.log("longer") if "loss" in line], list(range(1, 46)))
 
+    def test_settings_come_back_unless_a_flag_says_otherwise(self):
+        def resume(*arguments):
+            return self.call("train", self.text, "--out", "settings", "--resume", *arguments)
+        kept = {"keep": 5, "export_dtype": "bf16", "validation": 0.3, "checkpoint_every": 2, "validate_every": 4,
+                "sample_every": 6}
+        flags = [word for key, value in kept.items() for word in ("--" + key.replace("_", "-"), str(value))]
+        self.succeed(self.train("settings", "--steps", "10", *flags))
+        names = [f"step-{step:08}.safetensors" for step in (2, 4, 6, 8, 10)]
+        self.assertEqual(self.checkpoints("settings"), names)
+        model = len(self.bytes_of("settings", "model.safetensors"))
+        self.succeed(resume("--steps", "12"))
+        run = json.loads(self.bytes_of("settings", "run.json"))
+        self.assertEqual({key: run[key] for key in kept}, kept)
+        self.assertEqual(self.checkpoints("settings"), [*names[1:], "step-00000012.safetensors"])
+        self.assertEqual(len(self.bytes_of("settings", "model.safetensors")), model)
+        self.assertEqual([line["step"] for line in self.log("settings") if "validation_loss" in line], [4, 8, 12])
+        self.assertEqual([line["step"] for line in self.log("settings") if "sample" in line], [6, 12])
+        self.succeed(resume("--steps", "14", "--keep", "2"))
+        self.assertEqual(self.checkpoints("settings"), ["step-00000012.safetensors", "step-00000014.safetensors"])
+        self.assertEqual(json.loads(self.bytes_of("settings", "run.json"))["keep"], 2)
+
+    def test_a_run_is_made_longer_but_not_shorter(self):
+        shutil.copytree(self.path("unbroken"), self.path("shorter"))
+        before = self.bytes_of("shorter", "run.json")
+        for steps in ("39", "9", "0"):
+            self.fail_with(self.train("shorter", "--steps", steps, "--resume"), 2,
+                           rf"--steps: .*expected at least 40, got {steps}$", "train")
+        self.assertEqual(self.bytes_of("shorter", "run.json"), before)
+        self.succeed(self.train("shorter", "--steps", "60", "--resume"))
+        run = json.loads(self.bytes_of("shorter", "run.json"))
+        self.assertEqual((run["steps"], run["warmup"]), (60, 4), "the warm-up is that of the 40 steps")
+
+    def test_a_finished_run_says_so(self):
+        shutil.copytree(self.path("unbroken"), self.path("finished"))
+        answer = self.succeed(self.train("finished", "--resume"))
+        self.assertRegex(answer, r"^the run is finished: all its 40 steps are done")
+        self.assertRegex(answer, r"\nstep +40 of 40   validation \d\.\d{4}\n")
+        self.assertNotRegex(answer, r"tokens/s|loss 0\.0000|left")
+        self.same_as_unbroken("finished")
+
     def test_what_contradicts_the_run_is_refused(self):
         self.fail_with(self.train("unbroken", "--steps", "40"), 2, r"holds a run: --resume", "train")
         for arguments, pattern in ((("--weight-decay", "0.5"), r"weight_decay.*0\.1.*0\.5"), (("--seed", "1"), r"seed"),

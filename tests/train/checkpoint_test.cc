@@ -97,12 +97,21 @@ TEST_F(CheckpointsTest, WhatAKillLeftIsNoCheckpoint) {
 TEST(RunJson, EveryFieldComesBackAndOthersAreRefusedByName) {
   DecoderConfig config{.layers = 3, .dropout = 0.1f, .head_weight = HeadWeight::kOwn}, read_config;
   TrainOptions options{.steps = 5, .final_learning_rate = 1.0 / 3, .precision = Precision::kBFloat16}, read_options;
-  ReadRunJson(RunJson(config, options), "run.json", read_config, read_options);
+  RunSettings settings{.validation_share = 0.3, .validate_every = 7, .sample_every = 0, .checkpoint_every = 9, .keep = 8,
+                       .exported = Precision::kBFloat16};
+  RunSettings read_settings;
+  const auto named =
+      ReadRunJson(RunJson(config, options, settings), "run.json", read_config, read_options, read_settings);
   EXPECT_TRUE(config == read_config);
   EXPECT_TRUE(options == read_options);
+  EXPECT_TRUE(settings == read_settings);
+  EXPECT_EQ(named.size(), 28u);
+  const auto two = ReadRunJson(R"({"keep": 4, "layers": 2})", "run.json", read_config, read_options, read_settings);
+  EXPECT_THAT(two, testing::ElementsAre("keep", "layers"));
+  EXPECT_EQ(read_settings.keep, 4);
   for (const char* wrong : {R"({"layer": 3})", R"({"layers": 3.5})", R"({"lr": "fast"})", R"({"precision": "f16"})",
-                            R"({"seed": -1})", R"([])", R"({"layers": )"}) {
-    EXPECT_THROW(ReadRunJson(wrong, "run.json", read_config, read_options), Error) << wrong;
+                            R"({"seed": -1})", R"({"keep": 1.5})", R"([])", R"({"layers": )"}) {
+    EXPECT_THROW(ReadRunJson(wrong, "run.json", read_config, read_options, read_settings), Error) << wrong;
   }
 }
 
