@@ -115,12 +115,12 @@ StepWords Input(const Explanation& e) {
 }
 
 StepWords Norm(const Explanation& e) {
-  const Formula h = Element("h", "ic"), gain = Tight("\u2009") + Element("g", "c");
+  const Formula h = Element("h", "ic"), gain = Times() + Element("g", "c");
   StepWords words{"Normalise", {}, Shown(Shapes(e).Input()), "", {WorkedNorm(e)}};
   if (e.norm == ExplainedNorm::kRms) {
     const Formula squares = SumOver("l", Sub(Letter("h\u00b2"), "il"));
     words.formulas = {Element("x", "ic") + kEquals +
-                      Fraction(h, Root(Fraction(Letter("1"), Letter("d")) + Tight("\u2009") + squares)) + gain};
+                      Fraction(h, Root(Fraction(Letter("1"), Letter("d")) + Times() + squares)) + gain};
     words.why =
         "Each token's vector is divided by its root mean square (and a tiny \u03b5 under the root, against zeros), so "
         "that all come in at one size, and each channel gets the learned gain g.";
@@ -138,7 +138,7 @@ StepWords Norm(const Explanation& e) {
 StepWords HeadNorm(const Explanation& e) {
   const auto line = [](const char* letter) {
     const Formula of = Letter(letter);
-    return of + Sign("\u2190") + Fraction(of, Call("rms", of)) + Tight("\u2009") + Sub(Letter("g"), letter);
+    return of + Sign("\u2190") + Fraction(of, Call("rms", of)) + Times() + Sub(Letter("g"), letter);
   };
   return {"Normalise heads",
           {line("Q"), line("K")},
@@ -295,7 +295,7 @@ StepWords OtherOrder(const Explanation& e) {
 StepWords DropoutWords(const Explanation& e) {
   return {"Dropout, in training",
           {Sub(Primed(Letter("\u03b1")), "ij") + kEquals +
-           Fraction(Weight("ij"), Tight("(") + Letter("1") + Sign("\u2212") + Letter("p") + Tight(")")) +
+           Fraction(Weight("ij"), Letter("1") + Sign("\u2212") + Letter("p")) +
            Words("or") + Letter("0")},
           Shown(Shapes(e).Pairs()),
           fmt::format(

@@ -18,9 +18,15 @@ std::string IndexMath(std::string_view index) {
   return mathml;
 }
 
+std::string Enclosed(const Formula& formula) {
+  return formula.extent == Extent::kOne ? formula.text : "(" + formula.text + ")";
+}
+
 }  // namespace
 
-Formula operator+(const Formula& a, const Formula& b) { return {a.text + b.text, a.mathml + b.mathml}; }
+Formula operator+(const Formula& a, const Formula& b) {
+  return {a.text + b.text, a.mathml + b.mathml, Extent::kSeveral};
+}
 
 Formula Letter(std::string_view letters) { return {std::string(letters), fmt::format("<mi>{}</mi>", letters)}; }
 
@@ -29,6 +35,8 @@ Formula Sign(std::string_view sign) { return {fmt::format(" {} ", sign), fmt::fo
 Formula Tight(std::string_view sign) {
   return {std::string(sign), fmt::format("<mo stretchy=\"false\" lspace=\"0\" rspace=\"0\">{}</mo>", sign)};
 }
+
+Formula Times() { return {" \u00b7 ", Tight("\u2009").mathml}; }
 
 Formula Words(std::string_view words) {
   return {fmt::format(" {} ", words), fmt::format("<mtext>&nbsp;{}&nbsp;</mtext>", words)};
@@ -40,19 +48,22 @@ Formula Sub(const Formula& base, std::string_view index) {
 }
 
 // The sign stands high by itself.
-Formula Primed(const Formula& base) { return base + Tight("\u2032"); }
+Formula Primed(const Formula& base) {
+  const Formula mark = Tight("\u2032");
+  return {base.text + mark.text, base.mathml + mark.mathml};
+}
 
 Formula Transpose(const Formula& base) {
   return {base.text + "\u1d40", fmt::format("<msup><mrow>{}</mrow><mi>T</mi></msup>", base.mathml)};
 }
 
 Formula Root(const Formula& inner) {
-  return {"\u221a" + inner.text, fmt::format("<msqrt>{}</msqrt>", inner.mathml)};
+  return {"\u221a" + Enclosed(inner), fmt::format("<msqrt>{}</msqrt>", inner.mathml)};
 }
 
 Formula Fraction(const Formula& above, const Formula& below) {
-  return {fmt::format("{} / {}", above.text, below.text),
-          fmt::format("<mfrac><mrow>{}</mrow><mrow>{}</mrow></mfrac>", above.mathml, below.mathml)};
+  return {fmt::format("{} / {}", Enclosed(above), Enclosed(below)),
+          fmt::format("<mfrac><mrow>{}</mrow><mrow>{}</mrow></mfrac>", above.mathml, below.mathml), Extent::kSeveral};
 }
 
 Formula SumOver(std::string_view index, const Formula& terms) {
@@ -61,7 +72,9 @@ Formula SumOver(std::string_view index, const Formula& terms) {
 }
 
 Formula Call(std::string_view function, const Formula& argument) {
-  return Letter(function) + Tight("(") + argument + Tight(")");
+  Formula call = Letter(function) + Tight("(") + argument + Tight(")");
+  call.extent = Extent::kOne;
+  return call;
 }
 
 Formula Symbol(std::string_view symbol) {

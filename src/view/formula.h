@@ -7,8 +7,12 @@
 
 namespace qkv::view {
 
+// A line of text needs parentheses where MathML has a fraction's bar or a root's roof.
+enum class Extent { kOne, kSeveral };  // one symbol, call or root; several signs side by side
+
 struct Formula {
   std::string text, mathml;
+  Extent extent = Extent::kOne;
 };
 
 Formula operator+(const Formula& a, const Formula& b);  // side by side
@@ -16,6 +20,7 @@ Formula operator+(const Formula& a, const Formula& b);  // side by side
 Formula Letter(std::string_view letters);  // a variable, or a function's name
 Formula Sign(std::string_view sign);       // with space around it: = + →
 Formula Tight(std::string_view sign);      // without: ( ) , ·
+Formula Times();                           // a product, where a fraction stands before it
 Formula Words(std::string_view words);     // plain text inside a formula
 Formula Sub(const Formula& base, std::string_view index);
 Formula Primed(const Formula& base);

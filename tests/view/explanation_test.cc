@@ -68,6 +68,17 @@ TEST(Formula, IsTextAndMathMLFromOneSource) {
   EXPECT_EQ(view::Transpose(view::Letter("K")).text, "K\u1d40");
 }
 
+TEST(Formula, ALineOfTextHasParenthesesWhereMathMLHasABar) {
+  const auto letter = view::Letter;
+  const view::Formula difference = letter("h") + view::Sign("\u2212") + letter("m");
+  EXPECT_EQ((view::Fraction(difference, letter("s")) + view::Times() + letter("g")).text, "(h \u2212 m) / s \u00b7 g");
+  EXPECT_EQ(view::Fraction(letter("a"), difference).text, "a / (h \u2212 m)");
+  EXPECT_EQ(view::Fraction(letter("a"), view::Call("exp", difference)).text, "a / exp(h \u2212 m)");
+  EXPECT_EQ(view::Fraction(letter("a"), view::Root(view::Fraction(letter("1"), letter("d")))).text,
+            "a / \u221a(1 / d)");
+  EXPECT_THAT(view::Fraction(difference, letter("s")).mathml, Not(HasSubstr("(")));
+}
+
 TEST(Number, HasTheDecimalsOfItsSize) {
   EXPECT_EQ(view::Number(0.12345f), "0.123");
   EXPECT_EQ(view::Number(-0.12345f), "\u22120.123");
