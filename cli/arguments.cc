@@ -23,7 +23,8 @@ std::optional<int64_t> ParseWhole(std::string_view text) {
 int64_t ParseCount(const std::string& option, const std::string& text, int64_t least, int64_t most) {
   const std::optional<int64_t> value = ParseWhole(text);
   if (!value || *value < least || *value > most) {
-    const std::string range = most == INT64_MAX ? fmt::format("a whole number of at least {}", least)
+    const bool too_large = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos && !value;
+    const std::string range = most == INT64_MAX && !too_large ? fmt::format("a whole number of at least {}", least)
                                                 : fmt::format("a whole number from {} to {}", least, most);
     throw Error(ErrorCode::kInvalidArgument, "bad number", option, range, Quote(text));
   }

@@ -39,11 +39,14 @@ struct EncodeArguments {
   bool json = false;
 };
 
+bool IsBlank(const std::string& text) { return text.find_first_not_of(" \t\r\n") == std::string::npos; }
+
 std::vector<std::string> Lines(const std::string& text) {
   std::vector<std::string> lines;
   for (size_t begin = 0; begin <= text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
-    if (end > begin) lines.push_back(text.substr(begin, end - begin));
+    std::string line = text.substr(begin, end - begin);
+    if (!IsBlank(line)) lines.push_back(std::move(line));
     begin = end + 1;
   }
   return lines;
@@ -57,7 +60,11 @@ std::vector<std::string> ReadTexts(const EncodeArguments& arguments) {
     const std::optional<std::string> given = texts.empty() ? std::nullopt : std::optional(texts.front());
     texts = Lines(ReadText(given, arguments.file, "encode"));
   }
-  if (texts.empty()) throw Error(ErrorCode::kInvalidArgument, "the text is empty: it has no tokens");
+  const auto blank = std::find_if(texts.begin(), texts.end(), IsBlank);
+  if (texts.empty() || blank != texts.end()) {
+    throw Error(ErrorCode::kInvalidArgument, "the text is empty: it has no tokens",
+                texts.size() > 1 ? fmt::format("text {}", blank - texts.begin() + 1) : "");
+  }
   if (texts.size() > kMostTexts) {
     throw Error(ErrorCode::kInvalidArgument, "too many texts", "", fmt::format("at most {}", kMostTexts),
                 std::to_string(texts.size()));
@@ -117,9 +124,10 @@ struct WordStates {
   std::vector<std::vector<float>> layers;   // (L + 1, C)
 };
 
-WordStates StatesOf(const Model& model, const std::string& text, const std::string& word) {
+WordStates StatesOf(const Model& model, const std::string& text, const std::string& word,
+                    const std::string& option) {
   const Encoding encoding = model.tokenizer().Encode(text);
-  const TokenRun run = ChooseTokens(encoding, text, word).front();
+  const TokenRun run = ChooseTokens(encoding, text, word, option).front();
   const auto [begin, end] = std::pair(encoding.span[run.first].first, encoding.span[run.last - 1].second);
   const size_t spaces = text.substr(begin, end - begin).find_first_not_of(' ');
   const size_t first = begin + (spaces == std::string::npos ? 0 : spaces);
@@ -161,7 +169,8 @@ void CompareWord(const EncodeArguments& arguments, const Model& model, const std
     throw Error(ErrorCode::kInvalidArgument, "compares one word in two texts", "--tokens", "2 texts",
                 std::to_string(texts.size()));
   }
-  const WordStates a = StatesOf(model, texts[0], word), b = StatesOf(model, texts[1], word);
+  const WordStates a = StatesOf(model, texts[0], word, "--tokens, text 1");
+  const WordStates b = StatesOf(model, texts[1], word, "--tokens, text 2");
   std::vector<double> similarities;
   for (size_t layer = 0; layer < a.layers.size(); ++layer) {
     similarities.push_back(CosineSimilarity(a.layers[layer], b.layers[layer]));
@@ -170,15 +179,37 @@ void CompareWord(const EncodeArguments& arguments, const Model& model, const std
   PrintJsonLine({{"model", arguments.model}, {"texts", texts}, {"word", word}, {"similarities", similarities}});
 }
 
+// What was cut, in one line: the first such text, and how many there are.
+class CutNote {
+ public:
+  void Add(size_t text, int64_t tokens, int64_t kept) {
+    if (count_++ == 0) text_ = text, tokens_ = tokens, kept_ = kept;
+  }
+  void Print(size_t texts) const {
+    if (count_ == 0) return;
+    const std::string which = texts == 1 ? "the text" : fmt::format("text {}", text_ + 1);
+    const std::string others = count_ == 1 ? "" : fmt::format(" (and {} more were cut)", count_ - 1);
+    PrintNote(fmt::format("{} was cut from {} tokens to {}{}", which, tokens_, kept_, others));
+  }
+
+ private:
+  size_t count_ = 0, text_ = 0;
+  int64_t tokens_ = 0, kept_ = 0;
+};
+
 void Run(const EncodeArguments& arguments) {
   const ModelOptions options = MakeModelOptions(arguments.dtype, arguments.threads);
   const std::vector<std::string> texts = ReadTexts(arguments);
   const auto model = LoadModel(arguments.model, options);
   if (arguments.tokens) return CompareWord(arguments, *model, texts);
-  ProgressLine line("encoding");
+  auto line = std::make_unique<ProgressLine>("encoding");
+  CutNote cut;
   SentenceOptions sentences;
-  sentences.progress = line.Callback();
+  sentences.progress = line->Callback();
+  sentences.on_cut = [&](size_t text, int64_t tokens, int64_t kept) { cut.Add(text, tokens, kept); };
   const Embedded embedded{texts, EncodeSentences(*model, texts, sentences), static_cast<size_t>(model->info().width)};
+  line.reset();
+  cut.Print(texts.size());
   if (arguments.json) return PrintJsonLine(AsJson(arguments.model, embedded));
   PrintText(AsText(embedded));
 }

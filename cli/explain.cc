@@ -55,7 +55,7 @@ float ParseDropout(const std::string& text) {
   float p = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), p);
   if (error != std::errc() || end != text.data() + text.size() || !(p >= 0 && p < 1)) {
-    Refuse("bad probability", "--dropout", "a number from 0 up to, but not, 1", Quote(text));
+    Refuse("bad probability", "--dropout", "a number from 0 to 0.99999994, the last below 1", Quote(text));
   }
   return p;
 }

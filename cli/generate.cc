@@ -31,6 +31,17 @@ struct GenerateArguments {
   bool chat = false, allow_long = false;
 };
 
+// The library's errors name its fields: here they are options.
+void CheckOptions(const Sampling& sampling) {
+  try {
+    CheckSampling(sampling);
+  } catch (const Error& error) {
+    std::string option = "--" + error.where();
+    std::replace(option.begin(), option.end(), '_', '-');
+    throw Error(error.code(), error.reason(), option, error.expected(), error.got());
+  }
+}
+
 GenerateOptions MakeOptions(const GenerateArguments& arguments) {
   GenerateOptions options;
   const auto count = [](const char* name, const std::optional<std::string>& text, int64_t least,
@@ -49,7 +60,7 @@ GenerateOptions MakeOptions(const GenerateArguments& arguments) {
   sampling.min_p = real("--min-p", arguments.min_p, sampling.min_p);
   sampling.repetition_penalty = real("--repetition-penalty", arguments.penalty, sampling.repetition_penalty);
   sampling.seed = static_cast<uint64_t>(count("--seed", arguments.seed, 0, 0));
-  CheckSampling(sampling);
+  CheckOptions(sampling);
   return options;
 }
 
@@ -86,16 +97,19 @@ class AnswerPrinter {
   bool ends_line_ = false;
 };
 
-std::string Rate(int64_t tokens, double seconds) {
-  return fmt::format("{} token{} in {:.2f} s ({:.0f} tokens/s)", tokens, tokens == 1 ? "" : "s", seconds,
-                     seconds > 0 ? static_cast<double>(tokens) / seconds : 0.0);
+// timed: the tokens that the seconds were spent on.
+std::string Rate(int64_t tokens, int64_t timed, double seconds) {
+  const std::string count = fmt::format("{} token{}", tokens, tokens == 1 ? "" : "s");
+  if (timed < 1) return count;
+  return fmt::format("{} in {:.2f} s ({:.0f} tokens/s)", count, seconds,
+                     seconds > 0 ? static_cast<double>(timed) / seconds : 0.0);
 }
 
 std::string Summary(int64_t prompt, const Generated& answer) {
   const auto made = static_cast<int64_t>(answer.ids.size());
-  std::string text = "prompt " + Rate(prompt, answer.prompt_seconds);
+  std::string text = "prompt " + Rate(prompt, prompt, answer.prompt_seconds);
   // The first token came out of reading the prompt.
-  if (made > 1) text += ", answer " + Rate(made - 1, answer.generate_seconds);
+  text += ", answer " + Rate(made, made - 1, answer.generate_seconds);
   if (answer.reason == StopReason::kMaxTokens) text += "; cut by --max-tokens";
   if (answer.reason == StopReason::kSessionFull) text += "; cut: the model's context is full";
   return text;

@@ -128,10 +128,11 @@ std::string Suggestion(const std::vector<std::string>& words, const std::string&
   return nearest == nullptr ? "" : fmt::format(" (did you mean {}?)", Quote(*nearest));
 }
 
-[[noreturn]] void FailUnknown(const Encoding& encoding, const std::string& text, const std::string& wanted) {
+[[noreturn]] void FailUnknown(const Encoding& encoding, const std::string& text, const std::string& wanted,
+                              const std::string& option) {
   const std::vector<std::string> words = DistinctWords(encoding, text);
   throw Error(ErrorCode::kInvalidArgument, "no such word or piece in the text" + Suggestion(words, wanted),
-              "--token", "an index or one of: " + Listed(words), Quote(wanted));
+              option, "an index or one of: " + Listed(words), Quote(wanted));
 }
 
 bool IsNumber(const std::string& text) {
@@ -139,11 +140,11 @@ bool IsNumber(const std::string& text) {
   return text.size() > digits && text.find_first_not_of("0123456789", digits) == std::string::npos;
 }
 
-TokenRun ChooseIndex(const Encoding& encoding, const std::string& wanted) {
+TokenRun ChooseIndex(const Encoding& encoding, const std::string& wanted, const std::string& option) {
   const int64_t tokens = static_cast<int64_t>(encoding.ids.size());
   const std::optional<int64_t> index = ParseWhole(wanted);
   if (!index || *index >= tokens) {
-    throw Error(ErrorCode::kInvalidArgument, "no token with that index", "--token",
+    throw Error(ErrorCode::kInvalidArgument, "no token with that index", option,
                 fmt::format("0 to {} (={} is the word)", tokens - 1, wanted.substr(0, 20)), Quote(wanted));
   }
   return {*index, *index + 1};
@@ -152,8 +153,8 @@ TokenRun ChooseIndex(const Encoding& encoding, const std::string& wanted) {
 }  // namespace
 
 std::vector<TokenRun> ChooseTokens(const Encoding& encoding, const std::string& text,
-                                   const std::string& wanted) {
-  if (IsNumber(wanted)) return {ChooseIndex(encoding, wanted)};
+                                   const std::string& wanted, const std::string& option) {
+  if (IsNumber(wanted)) return {ChooseIndex(encoding, wanted, option)};
   const std::string word = wanted.size() > 1 && wanted.starts_with('=') ? wanted.substr(1) : wanted;
   for (const Fold fold : {AsIs, FoldCase}) {
     if (auto runs = MatchWords(encoding, text, word, fold); !runs.empty()) return runs;
@@ -163,7 +164,7 @@ std::vector<TokenRun> ChooseTokens(const Encoding& encoding, const std::string& 
       if (auto runs = MatchPieces(*pieces, word, fold); !runs.empty()) return runs;
     }
   }
-  FailUnknown(encoding, text, wanted);
+  FailUnknown(encoding, text, wanted, option);
 }
 
 }  // namespace qkv::cli

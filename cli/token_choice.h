@@ -14,11 +14,11 @@ namespace qkv::cli {
 //   =12     the word 12
 //   word    words of the text, or several in a row, as it spells them; else in any case; else a raw piece
 //   ("##ing")
-// Error{kInvalidArgument} where nothing fits, with the words that there are.
+// Error{kInvalidArgument} of the option where nothing fits, with the words that there are.
 struct TokenRun {
   int64_t first = 0, last = 0;
 };
 std::vector<TokenRun> ChooseTokens(const Encoding& encoding, const std::string& text,
-                                   const std::string& wanted);
+                                   const std::string& wanted, const std::string& option = "--token");
 
 }  // namespace qkv::cli

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,6 +16,8 @@ namespace qkv {
 struct SentenceOptions {
   int64_t max_tokens = 256;  // a longer text loses its end, as with sentence-transformers
   Progress progress;
+  // Called for a text that loses its end: its index, its tokens, and those that are kept.
+  std::function<void(size_t text, int64_t tokens, int64_t kept)> on_cut;
 };
 
 // Sentence embeddings (texts, C): the mean of a text's last hidden states, special tokens included, scaled to length 1

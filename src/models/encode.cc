@@ -30,10 +30,15 @@ Padded Pad(const std::vector<std::vector<int64_t>>& texts) {
   return padded;
 }
 
-std::vector<int64_t> TokensOf(const Model& model, const std::string& text, int64_t most) {
-  Encoding encoding = model.tokenizer().Encode(text);
+std::vector<int64_t> TokensOf(const Model& model, const std::vector<std::string>& texts, size_t i, int64_t most,
+                              const SentenceOptions& options) {
+  Encoding encoding = model.tokenizer().Encode(texts[i]);
   if (encoding.ids.empty()) throw Error(ErrorCode::kInvalidArgument, "the text is empty: it has no tokens");
-  if (static_cast<int64_t>(encoding.ids.size()) > most) Truncate(encoding, static_cast<size_t>(most));
+  const auto count = static_cast<int64_t>(encoding.ids.size());
+  if (count > most) {
+    Truncate(encoding, static_cast<size_t>(most));
+    if (options.on_cut) options.on_cut(i, count, most);
+  }
   return std::move(encoding.ids);
 }
 
@@ -63,7 +68,7 @@ std::vector<float> EncodeSentences(const Model& model, const std::vector<std::st
   for (size_t first = 0; first < texts.size(); first += kTextsAtOnce) {
     std::vector<std::vector<int64_t>> batch;
     for (size_t i = first; i < std::min(texts.size(), first + kTextsAtOnce); ++i) {
-      batch.push_back(TokensOf(model, texts[i], most));
+      batch.push_back(TokensOf(model, texts, i, most, options));
     }
     const Padded padded = Pad(batch);
     const auto count = static_cast<int64_t>(batch.size());

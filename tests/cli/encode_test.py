@@ -44,7 +44,20 @@ class EncodeTest(CommandTest):
 
     def test_a_long_text_loses_its_end(self):
         kept = "the chicken " * 23  # 46 of the 48 positions, between the special tokens
-        self.assertEqual(self.vectors(kept), self.vectors(kept + "was wide " * 10))
+        longer = kept + "was wide " * 10
+        self.assertEqual(self.encode(kept).stderr, b"")
+        self.assertEqual(self.vectors(kept), self.vectors(longer))
+        self.assertEqual(self.encode(longer).stderr, b"the text was cut from 68 tokens to 48\n")
+        self.assertEqual(self.encode("road", longer, longer).stderr,
+                         b"text 2 was cut from 68 tokens to 48 (and 1 more were cut)\n")
+
+    def test_an_empty_text_is_refused(self):
+        for text in ("", " ", "\n"):
+            self.refused("the text is empty: it has no tokens", text)
+        self.refused("text 2: the text is empty", "road", "")
+
+    def test_a_word_that_is_not_there_names_the_option_and_the_text(self):
+        self.refused("--tokens, text 2: no such word", "--tokens", "it", "it was too tired", "the road")
 
     def test_a_word_in_two_texts(self):
         texts = ("it was too tired", "the road and it")

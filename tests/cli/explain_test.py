@@ -23,7 +23,7 @@ WRONG_WITH_MODEL = [
     (["--level", "multi-head", "--head", "1"], 2, r"--head: --level multi-head shows all heads"),
     (["--level", "simplified", "--head", "1"], 2, r"--head: --level simplified has no parameters"),
     (["--level", "simplified", "--dropout", "0.1"], 2, r"--dropout: --level simplified has no parameters"),
-    (["--dropout", "1"], 2, r"--dropout: bad probability, expected a number from 0 up to, but not, 1, got \"1\""),
+    (["--dropout", "1"], 2, r"--dropout: bad probability, expected a number from 0 to 0.99999994, the last below 1, got \"1\""),
     (["--dropout", "-0.1"], 2, r"--dropout: bad probability"),
     (["--dropout", "nan"], 2, r"--dropout: bad probability"),
     (["--dropout", "0.5x"], 2, r"--dropout: bad probability"),

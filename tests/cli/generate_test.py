@@ -69,7 +69,9 @@ class Answers(GenerateTest):
 
     def test_the_summary_says_why_it_ended(self):
         cut = self.generate("ab", "--max-tokens", "2").stderr
-        self.assertRegex(cut, rb"answer 1 token in .*cut by --max-tokens")
+        self.assertRegex(cut, rb"answer 2 tokens in .*cut by --max-tokens")
+        one = self.generate("ab", "--max-tokens", "1").stderr
+        self.assertRegex(one, rb"answer 1 token; cut by --max-tokens")
         full = self.generate("ab" * 30, "--max-tokens", "50").stderr
         self.assertRegex(full, rb"the model's context is full")
         beyond = self.generate("ab" * 30, "--max-tokens", "50", "--allow-long").stderr
@@ -91,8 +93,8 @@ class Errors(GenerateTest):
                               ("--min-p", "2"), ("--top-k", "-1"), ("--seed", "x"), ("--max-tokens", "0"),
                               ("--repetition-penalty", "0"), ("--threads", "0"), ("--dtype", "f16")):
             with self.subTest(option=option, value=value):
-                name = option[2:].replace("-", "[-_]")
-                self.refused(name, "ab", f"{option}={value}")
+                self.refused("generate: " + option, "ab", f"{option}={value}")
+        self.refused("--seed: .*from 0 to 9223372036854775807, got", "ab", "--seed", "18446744073709551615")
 
     def test_texts_are_checked(self):
         self.refused("no text", *[])
