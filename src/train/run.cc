@@ -17,6 +17,7 @@
 #include "train/checkpoint.h"
 #include "train/export.h"
 #include "train/run_json.h"
+#include "train/run_lock.h"
 #include "train/run_log.h"
 #include "train/sample.h"
 #include "train/shards.h"
@@ -91,18 +92,45 @@ void CheckSameRun(const CheckpointInfo& saved, const DecoderConfig& config, Trai
               difference.first, difference.second);
 }
 
+void CheckLengths(const RunOptions& options, std::span<const int32_t> train, std::span<const int32_t> validation) {
+  const auto length = static_cast<size_t>(options.train.length);
+  if (train.size() <= length) {
+    throw Error(ErrorCode::kInvalidArgument, "the text is shorter than the context", options.texts.front().string(),
+                fmt::format("more than {} tokens to learn from", length), std::to_string(train.size()));
+  }
+  if (options.settings.validation_share > 0 && validation.size() <= length) {
+    throw Error(ErrorCode::kInvalidArgument, "the held-out part of the text is shorter than the context",
+                "--validation", fmt::format("more than {} tokens held out, or a share of 0", length),
+                std::to_string(validation.size()));
+  }
+}
+
+// What the folder's shards must become; nothing where they are those of the source.
+std::optional<EncodedTexts> EncodeWhatIsNew(const RunOptions& options, const Tokenizer& tokenizer,
+                                            const std::string& source, const Progress& progress) {
+  const Paths paths{options.folder};
+  if (fs::exists(paths.train())) {
+    const TokenShard train(paths.train());
+    if (train.source() == source) {
+      CheckLengths(options, train.tokens(), TokenShard(paths.validation()).tokens());
+      return {};
+    }
+  }
+  EncodedTexts encoded = EncodeTexts(options.texts, tokenizer, options.settings.validation_share, progress);
+  CheckLengths(options, encoded.train, encoded.validation);
+  return encoded;
+}
+
 // The folder made ready: tokenizer, options and tokens are there and agree with the options.
 class Workspace {
  public:
-  Workspace(const RunOptions& options, std::unique_ptr<const Tokenizer> tokenizer, const std::string& source,
-            const Progress& progress)
+  Workspace(const RunOptions& options, const DecoderConfig& config, std::unique_ptr<const Tokenizer> tokenizer,
+            const std::string& source, const std::optional<EncodedTexts>& texts)
       : paths_{options.folder}, tokenizer_(std::move(tokenizer)) {
     MakeFolder(paths_.tokens());
-    if (!fs::exists(paths_.train()) || TokenShard(paths_.train()).source() != source) {
-      WriteShards(options.texts, *tokenizer_, options.settings.validation_share, source, paths_.train(),
-                  paths_.validation(), progress);
-    }
+    if (texts) WriteShards(*texts, source, paths_.train(), paths_.validation());
     WriteWholeFile(paths_.tokenizer(), options.tokenizer_json);
+    WriteWholeFile(paths_.run(), RunJson(config, options.train, options.settings));
     train_.emplace(paths_.train());
     validation_.emplace(paths_.validation());
   }
@@ -132,14 +160,20 @@ struct Beginning {
   int64_t log_bytes = 0;
 };
 
+// A start that failed before its first checkpoint left nothing to lose; a model without checkpoints is a run whose
+// checkpoints were removed.
+void RefuseToOverwrite(const RunOptions& options) {
+  const Paths paths{options.folder};
+  const bool holds_model = fs::exists(paths.run()) && fs::exists(paths.folder / "model.safetensors");
+  if (!holds_model && Checkpoints(paths.checkpoints()).Steps().empty()) return;
+  throw Error(ErrorCode::kInvalidArgument, "the folder holds a run: --resume goes on with it",
+              options.folder.string());
+}
+
 Beginning Begin(const RunOptions& options, const DecoderConfig& config, const std::string& source) {
   const Paths paths{options.folder};
   const Checkpoints checkpoints(paths.checkpoints());
-  const bool holds_run = fs::exists(paths.run()) || !checkpoints.Steps().empty();
-  if (options.start == Start::kFresh && holds_run) {
-    throw Error(ErrorCode::kInvalidArgument, "the folder holds a run: --resume goes on with it",
-                options.folder.string());
-  }
+  if (options.start == Start::kFresh) RefuseToOverwrite(options);
   if (checkpoints.Steps().empty()) return {InitialState(config, options.train.seed), 0};
   LoadedCheckpoint loaded = checkpoints.ReadLast();
   CheckSameRun(loaded.info, config, options.train);
@@ -149,19 +183,18 @@ Beginning Begin(const RunOptions& options, const DecoderConfig& config, const st
 
 class Loop {
  public:
-  Loop(const RunOptions& options, const DecoderConfig& config, Workspace& workspace, Beginning beginning,
-       const RunEvents& events)
+  Loop(const RunOptions& options, Workspace& workspace, Trainer trainer, int64_t log_bytes, const RunEvents& events)
       : options_(options),
         events_(events),
         workspace_(workspace),
         checkpoints_(workspace.paths().checkpoints()),
         batches_(workspace.train(), options.train.length, options.train.seed),
-        log_(workspace.paths().log(), beginning.log_bytes),
-        trainer_(config, options.train, std::move(beginning.state)) {
+        log_(workspace.paths().log(), log_bytes),
+        trainer_(std::move(trainer)) {
     if (options.settings.validation_share > 0) held_out_.emplace(workspace.validation(), options.train.length);
     if (options.settings.sample_every == 0) return;
     const auto shown = held_out_ ? workspace.validation() : workspace.train();
-    sampler_.emplace(config, options.tokenizer_json, workspace.tokenizer(), shown);
+    sampler_.emplace(trainer_.config(), options.tokenizer_json, workspace.tokenizer(), shown);
   }
 
   RunResult Run() {
@@ -267,13 +300,22 @@ RunResult Run(const RunOptions& options, const RunEvents& events) {
   DecoderConfig config = options.decoder;
   config.vocab = tokenizer->vocab_size();
   CheckConfig(config);
-  MakeFolder(options.folder);
-  if (options.start == Start::kResume) Paths{options.folder}.RemoveUnfinished();
+  // A folder that is not there is made when texts, sizes and memory are found to do.
+  std::optional<RunLock> lock;
+  if (fs::is_directory(options.folder)) lock.emplace(options.folder);
+  if (lock && options.start == Start::kResume) Paths{options.folder}.RemoveUnfinished();
   const std::string source = SourceOf(options.texts, options.tokenizer_json, options.settings.validation_share);
   Beginning beginning = Begin(options, config, source);
-  Workspace workspace(options, std::move(tokenizer), source, events.encoding);
-  WriteWholeFile(Paths{options.folder}.run(), RunJson(config, options.train, options.settings));
-  return Loop(options, config, workspace, std::move(beginning), events).Run();
+  Trainer trainer(config, options.train, std::move(beginning.state));
+  std::optional<EncodedTexts> texts = EncodeWhatIsNew(options, *tokenizer, source, events.encoding);
+  if (!lock) {
+    MakeFolder(options.folder);
+    lock.emplace(options.folder);
+    RefuseToOverwrite(options);  // another start may have been quicker
+  }
+  Workspace workspace(options, config, std::move(tokenizer), source, texts);
+  texts.reset();
+  return Loop(options, workspace, std::move(trainer), beginning.log_bytes, events).Run();
 }
 
 }  // namespace qkv::train

@@ -1,6 +1,7 @@
 // A training run in a folder, from texts to an exported model: started, stopped in any way, and resumed.
 //
 //   run.json          sizes, options and settings
+//   run.lock          held by the process that trains
 //   tokenizer.json    what the texts were encoded with
 //   tokens/           train.safetensors, validation.safetensors
 //   checkpoints/      the last few, step-00000500.safetensors
@@ -26,7 +27,7 @@
 namespace qkv::train {
 
 enum class Start {
-  kFresh,   // a folder that holds a run is refused
+  kFresh,   // a folder that holds a run with a checkpoint is refused
   kResume,  // from the last checkpoint; afresh where there is none
 };
 
@@ -62,7 +63,7 @@ struct RunResult {
 };
 
 // Error{kInvalidArgument}: options that contradict each other or the run in the folder, a folder that holds a
-// run without kResume, too short a text; kFile: texts, tokenizer, a damaged checkpoint; kIo: naming what cannot
+// run without kResume or that another process trains in, too short a text; kFile: texts, tokenizer, a damaged checkpoint; kIo: naming what cannot
 // be written; kNotFinite: the step, the last checkpoint stays.
 RunResult Run(const RunOptions& options, const RunEvents& events);
 

@@ -42,10 +42,30 @@ size_t LineStart(std::string_view text, size_t from) {
   return text.size();
 }
 
+// The last such start up to `to`; 0 where there is none.
+size_t LineStartBefore(std::string_view text, size_t to) {
+  for (size_t start = to; start > 0; --start) {
+    if (text[start - 1] == '\n' && start < text.size() && !IsSpace(text[start])) return start;
+  }
+  return 0;
+}
+
+size_t CharacterStart(std::string_view text, size_t at) {
+  while (at > 0 && at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
+  return at;
+}
+
+// Lines can be as long as the text: a line's start is taken where at least half and at most twice of what was asked
+// for is then held out.
 size_t TrainingBytes(std::string_view text, double validation_share) {
   if (validation_share == 0) return text.size();
   const double share = static_cast<double>(text.size()) * (1 - validation_share);
-  return LineStart(text, static_cast<size_t>(std::floor(share)));
+  const auto wanted = static_cast<size_t>(std::floor(share));
+  const size_t asked = text.size() - wanted;
+  const size_t after = LineStart(text, wanted), before = LineStartBefore(text, wanted);
+  if (after < text.size() && 2 * (text.size() - after) >= asked) return after;
+  if (before > 0 && text.size() - before <= 2 * asked) return before;
+  return CharacterStart(text, wanted);
 }
 
 // Encodes a text piece by piece into the end of `tokens`.
@@ -103,23 +123,27 @@ std::string SourceOf(const std::vector<fs::path>& texts, const std::string& toke
   return source;
 }
 
-void WriteShards(const std::vector<fs::path>& texts, const Tokenizer& tokenizer, double validation_share,
-                 const std::string& source, const fs::path& train, const fs::path& validation,
-                 const Progress& progress) {
+EncodedTexts EncodeTexts(const std::vector<fs::path>& texts, const Tokenizer& tokenizer, double validation_share,
+                         const Progress& progress) {
   int64_t total = 0;
   for (const fs::path& path : texts) total += static_cast<int64_t>(MappedFile(path).bytes().size());
   Encoder encoder(tokenizer, total, progress);
-  std::vector<int32_t> seen, held_out;
+  EncodedTexts encoded;
   for (const fs::path& path : texts) {
     const MappedFile file(path);
     const std::string_view text = TextOf(file);
     CheckText(text, path);
     const size_t cut = TrainingBytes(text, validation_share);
-    encoder.Append(text.substr(0, cut), seen);
-    encoder.Append(text.substr(cut), held_out);
+    encoder.Append(text.substr(0, cut), encoded.train);
+    encoder.Append(text.substr(cut), encoded.validation);
   }
-  WriteShard(validation, held_out, source);
-  WriteShard(train, seen, source);  // the last: where it is, both are
+  return encoded;
+}
+
+void WriteShards(const EncodedTexts& texts, const std::string& source, const fs::path& train,
+                 const fs::path& validation) {
+  WriteShard(validation, texts.validation, source);
+  WriteShard(train, texts.train, source);  // the last: where it is, both are
 }
 
 }  // namespace qkv::train

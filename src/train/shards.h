@@ -33,10 +33,17 @@ class TokenShard {
 std::string SourceOf(const std::vector<std::filesystem::path>& texts, const std::string& tokenizer_json,
                      double validation_share);
 
-// Encodes the texts and writes both shards; the last `validation_share` of every text, from a line's start on, is held
-// out. Errors as SourceOf, and kIo.
-void WriteShards(const std::vector<std::filesystem::path>& texts, const Tokenizer& tokenizer,
-                 double validation_share, const std::string& source, const std::filesystem::path& train,
-                 const std::filesystem::path& validation, const Progress& progress);
+struct EncodedTexts {
+  std::vector<int32_t> train, validation;
+};
+
+// The last `validation_share` of every text is held out: from a line's start on where one is near, else from a
+// character's. Errors as SourceOf.
+EncodedTexts EncodeTexts(const std::vector<std::filesystem::path>& texts, const Tokenizer& tokenizer,
+                         double validation_share, const Progress& progress);
+
+// Both shards. Error{kIo}.
+void WriteShards(const EncodedTexts& texts, const std::string& source, const std::filesystem::path& train,
+                 const std::filesystem::path& validation);
 
 }  // namespace qkv::train

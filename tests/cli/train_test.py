@@ -1,5 +1,6 @@
 """qkv train: runs, stops of every kind, resuming with the same bits, and bad input."""
 
+import fcntl
 import json
 import os
 import random
@@ -353,6 +354,49 @@ class BadInput(TrainTest):
         self.fail_with(self.call("train", "none.txt", "--out", "bad"), 3, r"none\.txt", "train")
         self.fail_with(self.call("train", "--out", "bad"), 2, r"no text", "train")
         self.fail_with(self.call("train", self.text), 2, r"--out", "train")
+
+    def test_a_text_without_line_breaks(self):
+        for name, letters, held_out in (("ascii", "abcdefgh ", 90), ("faces", "\N{GRINNING FACE}", 92)):
+            content = (letters * 1800).encode()[:1800]
+            line, folder = self.file(f"{name}.txt", content), f"line-{name}"
+            self.succeed(self.call("train", line, "--out", folder, *SIZES, "--steps", "1"))
+            tokens = self.bytes_of(folder, "tokens", "validation.safetensors")
+            self.assertEqual(bytes(tokens[-4 * held_out::4]), content[-held_out:], "whole characters")
+            self.assertIn(b'"shape":[%d]' % held_out, tokens.replace(b" ", b""))
+        for share in ("1e-9", "1e-17", "0.005"):
+            self.fail_with(self.call("train", "ascii.txt", "--out", "held", *SIZES, "--validation", share), 2,
+                           r"--validation: .*held-out part.*expected more than 16 tokens.*, got \d$", "train")
+        self.assertFalse(os.path.exists(self.path("held")))
+
+    def test_a_start_that_failed_is_no_run(self):
+        short = self.file("few.txt", "too short")
+        for text_file, arguments, status in ((short, (), 2), (self.text, ("--batch", "100000000"), 4)):
+            answer = self.call("train", text_file, "--out", "failed", *sizes(arguments), *arguments)
+            self.assertEqual(answer.returncode, status, answer.stderr)
+            self.assertFalse(os.path.exists(self.path("failed")), "nothing is written before all is checked")
+        diverging = ("--steps", "9", "--lr", "1e38", "--warmup", "0", "--clip", "0")
+        for again in ((), ("--resume",)):
+            folder = "first" + "".join(again)
+            self.assertEqual(self.train(folder, *diverging).returncode, 1)
+            self.assertTrue(self.bytes_of(folder, "run.json"))
+            self.succeed(self.train(folder, *again, "--steps", "2", "--lr", "0.01", "--width", "16", "--clip", "1"))
+            self.assertEqual(json.loads(self.bytes_of(folder, "config.json"))["n_embd"], 16)
+            self.assertEqual([line["step"] for line in self.log(folder) if "loss" in line], [1, 2])
+
+    def test_one_process_at_a_time(self):
+        refusal = r"train: locked: another process trains in this folder$"
+        process = subprocess.Popen([COMMAND, "train", self.text, "--out", "locked", *SIZES, "--steps", "1000000"],
+                                   cwd=self.folder, env=ENVIRONMENT, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while not os.path.exists(self.path("locked", "log.jsonl")):
+            time.sleep(0.005)
+            self.assertIsNone(process.poll(), "it should still run")
+        for arguments in ((), ("--resume",)):
+            self.fail_with(self.train("locked", *arguments), 2, refusal, "train")
+        process.kill()
+        process.wait()
+        with open(self.path("locked", "run.lock")) as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # a kill leaves no lock
 
     def test_options(self):
         for arguments, status, pattern in (
