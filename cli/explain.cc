@@ -16,6 +16,7 @@
 #include "cli/output.h"
 #include "cli/terminal.h"
 #include "cli/token_choice.h"
+#include "models/truncate.h"
 #include "qkv/error.h"
 #include "qkv/explain.h"
 #include "qkv/view.h"
@@ -28,7 +29,7 @@ namespace {
 struct ExplainOptions {
   std::optional<std::string> text, file, model, level, layer, head, token, dropout, seed, d_in, d_out, heads,
       output, threads;
-  bool causal = false;
+  bool causal = false, truncate = false;
 };
 
 // What they mean, as far as that can be said before the text is read.
@@ -65,6 +66,7 @@ std::optional<RandomLayerSizes> ParseSizes(const ExplainOptions& options) {
   if (!options.d_in && !options.d_out && !options.heads) return {};
   if (options.model) Refuse("a random layer is no model's: give one or the other", "--model");
   if (options.layer) Refuse("a random layer is the only one", "--layer");
+  if (options.truncate) Refuse("a random layer takes texts of any length", "--truncate");
   constexpr int64_t kMost = 1 << 24;  // of one size; memory is what limits them together
   RandomLayerSizes sizes;
   if (options.d_in) sizes.d_in = ParseCount("--d-in", *options.d_in, 1, kMost);
@@ -135,6 +137,20 @@ void CheckBelow(int64_t index, int64_t size, const char* option, const char* thi
          fmt::to_string(index));
 }
 
+// The text's tokens, as many as the model can take.
+Encoding EncodeFor(const Model& model, const ExplainOptions& options, const std::string& text) {
+  Encoding encoding = model.tokenizer().Encode(text);
+  const auto count = encoding.ids.size(), limit = static_cast<size_t>(model.info().max_tokens);
+  if (count <= limit) return encoding;
+  if (!options.truncate) {
+    Refuse("the text is too long for the model (--truncate cuts it)", "", fmt::format("at most {} tokens", limit),
+           fmt::to_string(count));
+  }
+  Truncate(encoding, limit);
+  PrintNote(fmt::format("the text was cut from {} tokens to {}", count, limit));
+  return encoding;
+}
+
 // The layer for the text; sets the token to mark and checks what depends on either.
 OpenLayer Open(const ExplainOptions& options, const std::string& text, ExplainPlan& plan) {
   std::unique_ptr<const Model> model;
@@ -145,7 +161,7 @@ OpenLayer Open(const ExplainOptions& options, const std::string& text, ExplainPl
   }
   const int64_t heads = model ? model->info().heads : plan.random->heads;
   CheckBelow(plan.request.head, heads, "--head", "heads");
-  const Encoding encoding = model ? model->tokenizer().Encode(text) : EncodeWords(text);
+  const Encoding encoding = model ? EncodeFor(*model, options, text) : EncodeWords(text);
   const std::vector<int64_t> tokens = TextTokens(encoding);
   CheckText(tokens);
   plan.request.token =
@@ -191,6 +207,8 @@ Action Declare(CLI::App& parser) {
   add("--head", options->head, "N", "The head, counted from 0 [0]");
   parser
       .add_flag("--causal", options->causal, "Let no token look ahead, as causal models and random layers do")
+      ->disable_flag_override();
+  parser.add_flag("--truncate", options->truncate, "Cut a text that is too long for the model")
       ->disable_flag_override();
   add("--d-in", options->d_in, "N", "A random causal layer instead of a model: its input's width [8]");
   add("--d-out", options->d_out, "N", "Its output's width [d-in]");

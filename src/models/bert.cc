@@ -129,9 +129,8 @@ BertModel::BertModel(const ModelSource& source, const BertConfig& config, Tensor
 void BertModel::CheckTokens(const std::vector<int64_t>& ids, int64_t batch, int64_t length) const {
   if (length < 1) throw Error(ErrorCode::kInvalidArgument, "no tokens", "ids", "at least 1", "0");
   if (length > info_.max_tokens) {
-    throw Error(ErrorCode::kInvalidArgument, "the text is too long for " + info_.name + " (--truncate cuts it)",
-                "text", "at most " + std::to_string(info_.max_tokens) + " tokens",
-                std::to_string(length) + " tokens");
+    throw Error(ErrorCode::kInvalidArgument, "the text is too long for " + info_.name, "text",
+                "at most " + std::to_string(info_.max_tokens) + " tokens", std::to_string(length) + " tokens");
   }
   if (static_cast<int64_t>(ids.size()) != batch * length) {
     throw Error(ErrorCode::kInvalidArgument, "wrong number of ids", "ids", "the same number for each sequence",

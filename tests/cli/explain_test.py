@@ -51,6 +51,7 @@ WRONG = [
     ([TEXT, *RANDOM, "--head", "2"], 2, r"--head: out of range"),
     ([TEXT, *RANDOM, "--layer", "0"], 2, r"--layer: a random layer is the only one"),
     ([TEXT, "--d-in", "16000000"], 4, r"the random layer: does not fit in memory, expected .* GB at most, got"),
+    (["--truncate", "--d-in", "2"], 2, r"--truncate: a random layer takes texts of any length"),
     (["--file", "long.txt", "--d-in", "2"], 4, r"the explanation: does not fit in memory"),
 ]
 
@@ -139,6 +140,13 @@ class ExplainTest(harness.CommandTest):
         self.assertIn("<msqrt>", page)
         for tag in ("math", "mrow", "mfrac", "table", "section", "tr"):
             self.assertEqual(len(re.findall(rf"<{tag}\b", page)), page.count(f"</{tag}>"), tag)
+
+    def test_a_long_text_is_refused_or_cut_where_asked(self):
+        long = ("the road " * 40, "--model", self.model)
+        self.fail_with(self.explain(*long), 2, r"too long .*\(--truncate cuts it\), .*at most 48 tokens, got 82", "explain")
+        cut = self.explain(*long, "--truncate")
+        self.assertEqual((cut.returncode, cut.stderr), (0, b"the text was cut from 82 tokens to 48\n"))
+        self.assertIn("(1, 48, 16)", cut.stdout.decode())
 
     def test_what_is_refused(self):
         self.file("long.txt", "a b " * 500000)
