@@ -50,8 +50,20 @@ std::string ReadWhole(const fs::path& path) {
 void SetCount(const char* option, const std::optional<std::string>& text, int64_t least, int64_t& value) {
   if (text) value = ParseCount(option, *text, least, INT64_MAX);
 }
-void SetReal(const char* option, const std::optional<std::string>& text, double& value) {
-  if (text) value = ParseReal(option, *text);
+// What a real number of an option may be.
+enum class Range { kNotNegative, kShare };
+
+// Real is what the number is kept in: 0.999999999 is 1 as a float.
+template <class Real>
+void SetReal(const char* option, const std::optional<std::string>& text, Range range, Real& value) {
+  if (!text) return;
+  const auto number = static_cast<Real>(ParseReal(option, *text));
+  if (number < 0 || !std::isfinite(number) || (range == Range::kShare && number >= 1)) {
+    const std::string expected = range == Range::kShare
+        ? fmt::format("from 0 to {}", std::nextafter(Real{1}, Real{0})) : "a number of at least 0";
+    throw Error(ErrorCode::kInvalidArgument, "out of range", option, expected, Quote(*text));
+  }
+  value = number;
 }
 
 train::Precision ParsePrecision(const char* option, const std::string& name) {
@@ -70,20 +82,18 @@ void SetSizes(const TrainCommand& command, train::DecoderConfig& config, train::
   SetCount("--accumulate", command.accumulate, 1, options.accumulate);
   SetCount("--steps", command.steps, 0, options.steps);
   SetCount("--warmup", command.warmup, 0, options.warmup_steps);
-  if (command.lr) {
-    options.learning_rate = ParseReal("--lr", *command.lr);
-    options.final_learning_rate = options.learning_rate / 10;
-  }
-  if (command.dropout) config.dropout = static_cast<float>(ParseReal("--dropout", *command.dropout));
-  SetReal("--weight-decay", command.weight_decay, options.weight_decay);
-  SetReal("--clip", command.clip, options.clip);
+  SetReal("--lr", command.lr, Range::kNotNegative, options.learning_rate);
+  if (command.lr) options.final_learning_rate = options.learning_rate / 10;
+  SetReal("--dropout", command.dropout, Range::kShare, config.dropout);
+  SetReal("--weight-decay", command.weight_decay, Range::kNotNegative, options.weight_decay);
+  SetReal("--clip", command.clip, Range::kNotNegative, options.clip);
   if (command.seed) options.seed = static_cast<uint64_t>(ParseCount("--seed", *command.seed, 0, INT64_MAX));
   if (command.dtype) options.precision = ParsePrecision("--dtype", *command.dtype);
   options.length = config.context;
 }
 
 void SetSettings(const TrainCommand& command, train::RunSettings& settings) {
-  SetReal("--validation", command.validation, settings.validation_share);
+  SetReal("--validation", command.validation, Range::kShare, settings.validation_share);
   SetCount("--validate-every", command.validate_every, 1, settings.validate_every);
   SetCount("--sample-every", command.sample_every, 0, settings.sample_every);
   SetCount("--checkpoint-every", command.checkpoint_every, 1, settings.checkpoint_every);
@@ -91,13 +101,22 @@ void SetSettings(const TrainCommand& command, train::RunSettings& settings) {
   if (command.export_dtype) settings.exported = ParsePrecision("--export-dtype", *command.export_dtype);
 }
 
-// The tokenizer's file: --tokenizer's, the resumed run's, or bytes.
-std::string TokenizerJson(const TrainCommand& command, const fs::path& folder) {
-  const fs::path kept = folder / "tokenizer.json";
-  if (!command.tokenizer) {
-    return command.resume && fs::exists(kept) ? ReadWhole(kept) : ToTokenizerJson(ByteVocabulary());
-  }
-  return *command.tokenizer == "bytes" ? ToTokenizerJson(ByteVocabulary()) : ReadWhole(*command.tokenizer);
+// The tokenizer: --tokenizer's, the resumed run's, or bytes.
+void SetTokenizer(const TrainCommand& command, train::RunOptions& options) {
+  fs::path file = options.folder / "tokenizer.json";
+  if (command.tokenizer) file = *command.tokenizer;
+  const bool bytes = command.tokenizer ? *command.tokenizer == "bytes" : !command.resume || !fs::exists(file);
+  options.tokenizer_json = bytes ? ToTokenizerJson(ByteVocabulary()) : ReadWhole(file);
+  if (!bytes) options.tokenizer_name = file.string();
+}
+
+// --config's context is its length, unless --context wins over both; its vocab must be the tokenizer's.
+void CheckNamed(const TrainCommand& command, const std::set<std::string>& named, train::RunOptions& options) {
+  if (named.contains("vocab")) options.vocab = options.decoder.vocab;
+  const int64_t context = options.decoder.context, length = options.train.length;
+  if (!named.contains("length") || command.context || length == context) return;
+  throw Error(ErrorCode::kInvalidArgument, "contradicts the context", *command.config + ": length",
+              std::to_string(context), std::to_string(length));
 }
 
 // The run that is resumed, then --config, then flags: the later wins.
@@ -108,6 +127,7 @@ void ReadOptions(const TrainCommand& command, train::RunOptions& options) {
   if (command.config) {
     named = train::ReadRunJson(ReadWhole(*command.config), *command.config, options.decoder, options.train,
                                options.settings);
+    CheckNamed(command, named, options);
   }
   SetSizes(command, options.decoder, options.train);
   SetSettings(command, options.settings);
@@ -118,7 +138,7 @@ void ReadOptions(const TrainCommand& command, train::RunOptions& options) {
 }
 
 train::RunOptions MakeOptions(const TrainCommand& command) {
-  if (!command.out)
+  if (!command.out || command.out->empty())
     throw Error(ErrorCode::kInvalidArgument, "no folder for the run (see qkv train --help)", "--out");
   if (command.texts.empty())
     throw Error(ErrorCode::kInvalidArgument, "no text to train on (see qkv train --help)");
@@ -128,7 +148,7 @@ train::RunOptions MakeOptions(const TrainCommand& command) {
   options.texts.assign(command.texts.begin(), command.texts.end());
   options.start = command.resume ? train::Start::kResume : train::Start::kFresh;
   ReadOptions(command, options);
-  options.tokenizer_json = TokenizerJson(command, options.folder);
+  SetTokenizer(command, options);
   return options;
 }
 

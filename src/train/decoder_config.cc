@@ -1,5 +1,7 @@
 #include "train/decoder_config.h"
 
+#include <fmt/format.h>
+
 #include <string>
 
 #include "qkv/error.h"
@@ -33,11 +35,11 @@ void CheckConfig(const DecoderConfig& config) {
            std::to_string(config.width));
   }
   if (!(config.dropout >= 0 && config.dropout < 1)) {
-    Refuse("bad dropout", "dropout", "0 or more and below 1", std::to_string(config.dropout));
+    Refuse("bad dropout", "dropout", "0 or more and below 1", fmt::format("{}", config.dropout));
   }
   if (!(config.norm_epsilon > 0 && config.norm_epsilon < 1)) {
     Refuse("bad epsilon of the norms", "norm_epsilon", "above 0 and below 1",
-           std::to_string(config.norm_epsilon));
+           fmt::format("{}", config.norm_epsilon));
   }
 }
 

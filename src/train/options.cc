@@ -1,5 +1,7 @@
 #include "train/options.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -19,19 +21,19 @@ void RequireCount(int64_t value, int64_t least, const char* name) {
 // NaN is refused as well.
 void RequireReal(double value, bool allowed, const char* name, const char* expected) {
   if (allowed && std::isfinite(value)) return;
-  throw Error(ErrorCode::kInvalidArgument, "bad option", name, expected, std::to_string(value));
+  throw Error(ErrorCode::kInvalidArgument, "bad option", name, expected, fmt::format("{}", value));
 }
 
 }  // namespace
 
 void CheckOptions(const TrainOptions& o) {
   RequireCount(o.steps, 0, "steps");  // 0: the untrained model
-  RequireCount(o.warmup_steps, 0, "warmup_steps");
+  RequireCount(o.warmup_steps, 0, "warmup");
   RequireCount(o.batch, 1, "batch");
   RequireCount(o.length, 1, "length");
   RequireCount(o.accumulate, 1, "accumulate");
-  RequireReal(o.learning_rate, o.learning_rate >= 0, "learning_rate", "a number of at least 0");
-  RequireReal(o.final_learning_rate, o.final_learning_rate >= 0, "final_learning_rate",
+  RequireReal(o.learning_rate, o.learning_rate >= 0, "lr", "a number of at least 0");
+  RequireReal(o.final_learning_rate, o.final_learning_rate >= 0, "final_lr",
               "a number of at least 0");
   RequireReal(o.beta1, o.beta1 >= 0 && o.beta1 < 1, "beta1", "0 or more and below 1");
   RequireReal(o.beta2, o.beta2 >= 0 && o.beta2 < 1, "beta2", "0 or more and below 1");

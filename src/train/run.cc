@@ -296,9 +296,13 @@ bool ReadRunOptions(const fs::path& folder, DecoderConfig& config, TrainOptions&
 
 RunResult Run(const RunOptions& options, const RunEvents& events) {
   Check(options);
-  std::unique_ptr<const Tokenizer> tokenizer = TokenizerFromJson(options.tokenizer_json, "tokenizer");
+  std::unique_ptr<const Tokenizer> tokenizer = TokenizerFromJson(options.tokenizer_json, options.tokenizer_name);
   DecoderConfig config = options.decoder;
   config.vocab = tokenizer->vocab_size();
+  if (options.vocab && *options.vocab != config.vocab) {
+    throw Error(ErrorCode::kInvalidArgument, "contradicts the tokenizer", "vocab", std::to_string(config.vocab),
+                std::to_string(*options.vocab));
+  }
   CheckConfig(config);
   // A folder that is not there is made when texts, sizes and memory are found to do.
   std::optional<RunLock> lock;

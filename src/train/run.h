@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,8 +35,10 @@ enum class Start {
 struct RunOptions {
   std::filesystem::path folder;
   std::vector<std::filesystem::path> texts;
-  std::string tokenizer_json;  // what tokenizer.json will hold
-  DecoderConfig decoder;       // vocab is the tokenizer's
+  std::string tokenizer_json;              // what tokenizer.json will hold
+  std::string tokenizer_name = "tokenizer";  // what errors call it: its file
+  DecoderConfig decoder;                   // vocab is the tokenizer's
+  std::optional<int64_t> vocab;  // what the tokenizer must have, where that was said
   TrainOptions train;
   Start start = Start::kFresh;
   RunSettings settings;
@@ -63,8 +66,8 @@ struct RunResult {
 };
 
 // Error{kInvalidArgument}: options that contradict each other or the run in the folder, a folder that holds a
-// run without kResume or that another process trains in, too short a text; kFile: texts, tokenizer, a damaged checkpoint; kIo: naming what cannot
-// be written; kNotFinite: the step, the last checkpoint stays.
+// run without kResume or that another process trains in, too short a text; kFile: texts, tokenizer, a
+// damaged checkpoint; kIo: naming what cannot be written; kNotFinite: the step, the last checkpoint stays.
 RunResult Run(const RunOptions& options, const RunEvents& events);
 
 // What a folder's run was started with, for resuming it without naming it again; false where it holds none.

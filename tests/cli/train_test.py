@@ -271,7 +271,7 @@ class Broken(ResumedTest):
             self.fail_with(self.train("unbroken", "--steps", "40", "--resume", *arguments), 2, pattern, "train")
         self.fail_with(self.call("train", self.text, "--out", "unbroken", "--resume", "--width", "64"), 2,
                        r"width.*32.*64", "train")
-        for config, pattern in (({"width": 64}, r"width.*32.*64"), ({"vocab": 300, "heads": 4}, r"heads.*2.*4"),
+        for config, pattern in (({"width": 64}, r"width.*32.*64"), ({"vocab": 300, "heads": 4}, r"vocab.*256.*300"),
                                 ({"beta2": 0.5}, r"beta2.*0\.95.*0\.5")):
             name = self.file("contradicts.json", json.dumps(config))
             self.fail_with(self.call("train", self.text, "--out", "unbroken", "--resume", "--config", name), 2, pattern,
@@ -397,6 +397,30 @@ class BadInput(TrainTest):
         process.wait()
         with open(self.path("locked", "run.lock")) as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # a kill leaves no lock
+
+    def test_a_configuration_that_contradicts_itself(self):
+        for config, pattern in (({"vocab": 999}, r"vocab: .*expected 256, got 999$"),
+                                ({"length": 64, "context": 16}, r"own\.json: length: .*expected 16, got 64$")):
+            name = self.file("own.json", json.dumps(config))
+            self.fail_with(self.call("train", self.text, "--out", "bad", "--config", name), 2, pattern, "train")
+        self.file("own.json", json.dumps({"warmup": 2, "length": 8, "vocab": 256}))
+        self.succeed(self.train("named", "--config", "own.json", "--steps", "3"))
+        run = json.loads(self.bytes_of("named", "run.json"))
+        self.assertEqual((run["warmup"], run["context"], run["length"], run["vocab"]), (2, 16, 16, 256))
+
+    def test_messages_name_file_and_option(self):
+        self.file("s.txt", "no tokenizer")
+        for arguments, status, pattern in (
+                (("--tokenizer", "s.txt"), 3, r"s\.txt: not valid JSON"),
+                (("--lr", "-1"), 2, r"--lr: .*at least 0, got .-1.$"),
+                (("--validation", "1"), 2, r"--validation: .*from 0 to 0\.9999\d*, got .1.$"),
+                (("--dropout", "0.999999999"), 2, r"--dropout: .*from 0 to 0\.99999994, got .0\.999999999.$"),
+                (("--clip", "-2"), 2, r"--clip: .*got .-2.$")):
+            self.fail_with(self.train("bad", *arguments), status, pattern, "train")
+        self.fail_with(self.call("train", self.text, "--out", ""), 2, r"--out: no folder for the run", "train")
+        self.succeed(self.train("broken", "--steps", "1"))
+        self.file(os.path.join("broken", "tokenizer.json"), "{")
+        self.fail_with(self.train("broken", "--resume"), 3, r"broken/tokenizer\.json: not valid JSON", "train")
 
     def test_options(self):
         for arguments, status, pattern in (

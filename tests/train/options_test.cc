@@ -41,13 +41,13 @@ TEST(TrainOptions, OutOfRangeIsRefusedByName) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const std::pair<const char*, std::function<void(TrainOptions&)>> cases[] = {
       {"steps", [](auto& o) { o.steps = -1; }},
-      {"warmup_steps", [](auto& o) { o.warmup_steps = -1; }},
+      {"warmup", [](auto& o) { o.warmup_steps = -1; }},
       {"batch", [](auto& o) { o.batch = 0; }},
       {"length", [](auto& o) { o.length = 0; }},
       {"accumulate", [](auto& o) { o.accumulate = 0; }},
-      {"learning_rate", [](auto& o) { o.learning_rate = -1e-3; }},
-      {"learning_rate", [&](auto& o) { o.learning_rate = nan; }},
-      {"final_learning_rate", [](auto& o) { o.final_learning_rate = -1; }},
+      {"lr", [](auto& o) { o.learning_rate = -1e-3; }},
+      {"lr", [&](auto& o) { o.learning_rate = nan; }},
+      {"final_lr", [](auto& o) { o.final_learning_rate = -1; }},
       {"beta1", [](auto& o) { o.beta1 = 1; }},
       {"beta2", [](auto& o) { o.beta2 = -0.1; }},
       {"epsilon", [](auto& o) { o.epsilon = 0; }},
