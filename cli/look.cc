@@ -131,7 +131,7 @@ void WritePictures(const ModelCapture& capture, const ViewOptions& view, const L
     if (!page.empty()) {
       WriteWholeFile(file, page);
     } else if (const std::string warning = WriteFigure(capture, view, file); !warning.empty()) {
-      notes.push_back(fmt::format("{}: {}", file.string(), warning));
+      notes.push_back(warning);
     }
     ThrowIfInterrupted();
     notes.push_back("wrote " + file.string());

@@ -68,7 +68,9 @@ bool Acts(UChar32 c, bool after_pictograph) {
 }
 
 void AppendSymbol(std::string& out, UChar32 c) {
-  if (c < 0x20)
+  if (c == '\n')
+    c = 0x21B5;  // an arrow, which fonts have, unlike the symbols
+  else if (c < 0x20)
     c += 0x2400;
   else if (c == 0x7F)
     c = 0x2421;

@@ -9,8 +9,8 @@ namespace qkv::view {
 // Columns that a terminal uses: Chinese 2, combining marks 0, an emoji sequence 2. `text` is Visible().
 int DisplayWidth(std::string_view text);
 
-// The text with everything that acts instead of showing made harmless: control characters as their symbols
-// (ESC as U+241B), direction overrides, other invisible characters and non-characters as <U+202E>, invalid
+// The text with everything that acts instead of showing made harmless: line ends as an arrow, control
+// characters as their symbols (ESC as U+241B), direction overrides, other invisible characters and non-characters as <U+202E>, invalid
 // UTF-8 as U+FFFD.
 std::string Visible(std::string_view text);
 

@@ -99,7 +99,7 @@ TEST(TerminalView, NeverPassesControlCharactersOn) {
   TerminalOptions options = FocusOn({1});
   const std::string text = TerminalView(capture, options);
   EXPECT_EQ(text.find('\x1b'), text.npos);
-  EXPECT_THAT(text, HasSubstr("␛[31m *a␊b* <U+202E> \uFFFD </script>"));
+  EXPECT_THAT(text, HasSubstr("␛[31m *a↵b* <U+202E> \uFFFD </script>"));
 }
 
 TEST(TerminalView, WrapsAtTheWidth) {

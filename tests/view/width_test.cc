@@ -34,7 +34,7 @@ TEST(Visible, LeavesTextAlone) {
 
 TEST(Visible, ShowsWhatWouldAct) {
   EXPECT_EQ(Visible("\x1b[31mred"), "␛[31mred");
-  EXPECT_EQ(Visible("a\nb\tc\r"), "a␊b␉c␍");
+  EXPECT_EQ(Visible("a\nb\tc\r"), "a↵b␉c␍");
   EXPECT_EQ(Visible(std::string_view("\0", 1)), "␀");
   EXPECT_EQ(Visible("\x7f"), "␡");
   EXPECT_EQ(Visible("\u009B31m"), "<U+009B>31m");  // the one-character form of ESC [
