@@ -3,13 +3,10 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <cstdio>
-#include <exception>
 #include <string>
-#include <string_view>
 
 #include "average_to_layer.h"
-#include "view/paper.h"
+#include "picture.h"
 
 using qkv::view::Align;
 using qkv::view::Pen;
@@ -79,18 +76,4 @@ double Draw(Pen& pen, const Words& words) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  const std::string_view language = argc == 3 ? argv[1] : "";
-  if (language != "en" && language != "zh") {
-    std::fprintf(stderr, "usage: %s en|zh FILE\n", argv[0]);
-    return 2;
-  }
-  const Words& words = language == "en" ? kEnglish : kChinese;
-  try {
-    const std::string warning = qkv::view::WritePaper([&](Pen& pen) { return Draw(pen, words); }, argv[2]);
-    if (!warning.empty()) std::fprintf(stderr, "%s\n", warning.c_str());
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
-}
+int main(int argc, char** argv) { return lesson::WritePicture(argc, argv, kEnglish, kChinese, Draw); }

@@ -1,11 +1,8 @@
 // The third lesson's picture: the layer's matrices to one scale, as one head and as 96 heads, and MiniLM's beside.
 // usage: example_real_size_picture en|zh FILE
-#include <cstdio>
-#include <exception>
 #include <string>
-#include <string_view>
 
-#include "view/paper.h"
+#include "picture.h"
 
 using qkv::view::Align;
 using qkv::view::Pen;
@@ -89,19 +86,4 @@ double Draw(Pen& pen, const Words& words) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  const std::string_view language = argc == 3 ? argv[1] : "";
-  if (language != "en" && language != "zh") {
-    std::fprintf(stderr, "usage: %s en|zh FILE\n", argv[0]);
-    return 2;
-  }
-  const Words& words = language == "en" ? kEnglish : kChinese;
-  try {
-    const std::string warning = qkv::view::WritePaper([&](Pen& pen) { return Draw(pen, words); }, argv[2]);
-    if (!warning.empty()) std::fprintf(stderr, "%s\n", warning.c_str());
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
-  return 0;
-}
+int main(int argc, char** argv) { return lesson::WritePicture(argc, argv, kEnglish, kChinese, Draw); }

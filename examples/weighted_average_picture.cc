@@ -2,11 +2,9 @@
 // usage: example_weighted_average_picture en|zh FILE
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <string>
-#include <string_view>
 
-#include "view/paper.h"
+#include "picture.h"
 #include "weighted_average.h"
 
 using qkv::view::Align;
@@ -72,14 +70,4 @@ double Draw(Pen& pen, const Words& words) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  const std::string_view language = argc == 3 ? argv[1] : "";
-  if (language != "en" && language != "zh") {
-    std::fprintf(stderr, "usage: %s en|zh FILE\n", argv[0]);
-    return 2;
-  }
-  const Words& words = language == "en" ? kEnglish : kChinese;
-  const std::string warning = qkv::view::WritePaper([&](Pen& pen) { return Draw(pen, words); }, argv[2]);
-  if (!warning.empty()) std::fprintf(stderr, "%s\n", warning.c_str());
-  return 0;
-}
+int main(int argc, char** argv) { return lesson::WritePicture(argc, argv, kEnglish, kChinese, Draw); }
