@@ -37,7 +37,7 @@ WordCounts CountWords(const std::vector<std::string>& files) {
   WordCounts counts;
   for (const std::string& name : files) {
     const MappedFile file(name);
-    counts.Add({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, name);
+    counts.Add(file.text(), name);
   }
   if (counts.words().empty()) throw Error(ErrorCode::kInvalidArgument, "the text is empty", "TEXT");
   return counts;

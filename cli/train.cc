@@ -42,11 +42,6 @@ struct TrainCommand {
   bool resume = false;
 };
 
-std::string ReadWhole(const fs::path& path) {
-  const MappedFile file(path);
-  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
-}
-
 void SetCount(const char* option, const std::optional<std::string>& text, int64_t least, int64_t& value) {
   if (text) value = ParseCount(option, *text, least, INT64_MAX);
 }
@@ -106,7 +101,7 @@ void SetTokenizer(const TrainCommand& command, train::RunOptions& options) {
   fs::path file = options.folder / "tokenizer.json";
   if (command.tokenizer) file = *command.tokenizer;
   const bool bytes = command.tokenizer ? *command.tokenizer == "bytes" : !command.resume || !fs::exists(file);
-  options.tokenizer_json = bytes ? ToTokenizerJson(ByteVocabulary()) : ReadWhole(file);
+  options.tokenizer_json = bytes ? ToTokenizerJson(ByteVocabulary()) : std::string(MappedFile(file).text());
   if (!bytes) options.tokenizer_name = file.string();
 }
 
@@ -125,7 +120,7 @@ void ReadOptions(const TrainCommand& command, train::RunOptions& options) {
                                                                options.settings);
   std::set<std::string> named;
   if (command.config) {
-    named = train::ReadRunJson(ReadWhole(*command.config), *command.config, options.decoder, options.train,
+    named = train::ReadRunJson(std::string(MappedFile(*command.config).text()), *command.config, options.decoder, options.train,
                                options.settings);
     CheckNamed(command, named, options);
   }

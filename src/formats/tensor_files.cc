@@ -67,7 +67,7 @@ TensorFiles::TensorFiles(const std::filesystem::path& path) : path_(path) {
 
 void TensorFiles::OpenShards(const std::filesystem::path& index) {
   const MappedFile file(index);
-  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  const std::string_view text = file.text();
   const std::map<std::string, std::string> map = ParseShardIndex(text, index.string());
   std::set<std::string> shards;
   for (const auto& [name, shard] : map) shards.insert(shard);

@@ -28,7 +28,7 @@ std::string ReadChatTemplate(const std::filesystem::path& folder) {
   std::error_code failed;
   if (std::filesystem::exists(program, failed)) {
     const MappedFile file(program);
-    return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+    return std::string(file.text());
   }
   if (!std::filesystem::exists(settings, failed)) return {};
   const nlohmann::json config = ReadJsonFile(settings);

@@ -155,7 +155,7 @@ nlohmann::json ParseJson(std::string_view text, const std::string& where, const 
 
 nlohmann::json ReadJsonFile(const std::filesystem::path& path, const JsonLimits& limits) {
   const MappedFile file(path);
-  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  const std::string_view text = file.text();
   return ParseJson(text, path.string(), limits);
 }
 

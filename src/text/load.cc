@@ -10,10 +10,6 @@
 namespace qkv {
 namespace {
 
-std::string_view TextOf(const MappedFile& file) {
-  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
-}
-
 // A link that leads nowhere is present: another file must not stand in for it.
 bool Present(const std::filesystem::path& path) {
   std::error_code unseen;  // then it counts as absent
@@ -29,8 +25,8 @@ std::unique_ptr<const Tokenizer> LoadVocabulary(const std::filesystem::path& dir
   const MappedFile vocabulary(vocabulary_path);
   std::optional<MappedFile> config;
   if (Present(config_path)) config.emplace(config_path);
-  return TokenizerFromVocabulary({TextOf(vocabulary), vocabulary_path.string()},
-                                 {config ? TextOf(*config) : "{}", config_path.string()});
+  return TokenizerFromVocabulary({vocabulary.text(), vocabulary_path.string()},
+                                 {config ? config->text() : "{}", config_path.string()});
 }
 
 }  // namespace
@@ -41,7 +37,7 @@ std::unique_ptr<const Tokenizer> LoadTokenizer(const std::filesystem::path& dire
   const auto json_path = directory / "tokenizer.json";
   if (Present(json_path)) {
     const MappedFile file(json_path);
-    return TokenizerFromJson(TextOf(file), json_path.string());
+    return TokenizerFromJson(file.text(), json_path.string());
   }
   if (Present(directory / "vocab.txt")) return LoadVocabulary(directory);
   throw Error(ErrorCode::kFile, "no tokenizer", directory.string(), "tokenizer.json or vocab.txt");

@@ -53,11 +53,6 @@ void MakeFolder(const fs::path& folder) {
   if (error) throw Error(ErrorCode::kIo, "cannot write: " + error.message(), folder.string());
 }
 
-std::string ReadWhole(const fs::path& path) {
-  const MappedFile file(path);
-  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
-}
-
 void CheckRange(const char* option, int64_t value, int64_t least) {
   if (value >= least) return;
   throw Error(ErrorCode::kInvalidArgument, "out of range", option, fmt::format("at least {}", least),
@@ -290,7 +285,7 @@ class Loop {
 bool ReadRunOptions(const fs::path& folder, DecoderConfig& config, TrainOptions& options, RunSettings& settings) {
   const fs::path file = Paths{folder}.run();
   if (!fs::exists(file)) return false;
-  ReadRunJson(ReadWhole(file), file.string(), config, options, settings);
+  ReadRunJson(std::string(MappedFile(file).text()), file.string(), config, options, settings);
   return true;
 }
 

@@ -82,7 +82,7 @@ int64_t RunLog::Sync() {
 
 LossCurves ReadLossCurves(const std::filesystem::path& log) {
   const MappedFile file(log);
-  std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  std::string_view text = file.text();
   LossCurves curves;
   for (size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
     const auto line = nlohmann::json::parse(text.substr(0, end), nullptr, /*allow_exceptions=*/false);

@@ -19,10 +19,6 @@ namespace fs = std::filesystem;
 
 constexpr size_t kPieceBytes = size_t{64} << 10;  // encoded at once: an encoding takes some hundred bytes a token
 
-std::string_view TextOf(const MappedFile& file) {
-  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
-}
-
 void CheckText(std::string_view text, const fs::path& path) {
   if (const size_t nul = text.find('\0'); nul != std::string_view::npos) {
     throw Error(ErrorCode::kFile, "not a text: it holds a NUL byte", path.string(), "UTF-8",
@@ -115,7 +111,7 @@ std::string SourceOf(const std::vector<fs::path>& texts, const std::string& toke
   size_t bytes = 0;
   for (const fs::path& path : texts) {
     const MappedFile file(path);
-    CheckText(TextOf(file), path);
+    CheckText(file.text(), path);
     bytes += file.bytes().size();
     source += fmt::format("; {} bytes {:08x}", file.bytes().size(), Checksum().Add(file.bytes()).value());
   }
@@ -131,7 +127,7 @@ EncodedTexts EncodeTexts(const std::vector<fs::path>& texts, const Tokenizer& to
   EncodedTexts encoded;
   for (const fs::path& path : texts) {
     const MappedFile file(path);
-    const std::string_view text = TextOf(file);
+    const std::string_view text = file.text();
     CheckText(text, path);
     const size_t cut = TrainingBytes(text, validation_share);
     encoder.Append(text.substr(0, cut), encoded.train);

@@ -44,7 +44,7 @@ class MappedFileTest : public testing::Test {
 };
 
 std::string TextOf(const MappedFile& file) {
-  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+  return std::string(file.text());
 }
 
 TEST_F(MappedFileTest, ShowsTheBytes) {
