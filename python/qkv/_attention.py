@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from . import _core
-from ._arrays import Description, describe, like
-from ._checks import flag, integer, integers, number, one_or_more_integers, optional_integer, shown, wrong_type
+from ._arrays import like
+from ._checks import flag, integer, integers, wrong_type
+from ._core import describe
+from ._options import Options, checked, settle_causal, takes
 
-_CAUSAL = ("none", "top_left", "bottom_right")
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 _SCORES = ("raw", "softcapped", "biased")
 
 
@@ -69,109 +73,28 @@ class AttentionResult(NamedTuple):
     capture: Captured | None = None
 
 
-def _causal(causal: Any, q_lengths: list[int], kv_lengths: list[int]) -> str:
-    if isinstance(causal, (bool, np.bool_)):
-        if not causal:
-            return "none"
-        for sequence, (queries, keys) in enumerate(zip(q_lengths, kv_lengths)):
-            if queries != keys:
-                raise ValueError(
-                    "causal: True is ambiguous where queries and keys differ in number, expected 'top_left' or "
-                    f"'bottom_right', got {queries} queries and {keys} keys in sequence {sequence}"
-                )
-        return "bottom_right"
-    if not isinstance(causal, str):
-        raise wrong_type("causal", f"one of {_CAUSAL}, True or False", causal)
-    if causal not in _CAUSAL:
-        raise ValueError(f"causal: unknown name, expected one of {_CAUSAL}, True or False, got {causal!r}")
-    return causal
+def is_packed(given: dict[str, Any]) -> bool:
+    return "cu_q" in given or "cu_kv" in given
 
 
-def _window(window: Any) -> tuple[int | None, int | None]:
-    if window is None:
-        return None, None
-    if not isinstance(window, (tuple, list)):
-        raise wrong_type("window", "(left, right), either of them None where open", window)
-    if len(window) != 2:
-        raise ValueError(f"window: wrong number of sides, expected (left, right), got {shown(window)}")
-    left, right = window
-    return optional_integer("window.left", left), optional_integer("window.right", right)
-
-
-def _differences(offsets: list[int]) -> list[int]:
-    return [b - a for a, b in zip(offsets, offsets[1:])]
-
-
-def options(*, causal: Any, window: Any, scale: Any, softcap: Any, mask: Any, bias: Any, alibi_slopes: Any, sink: Any,
-            q_lengths: Any, kv_lengths: Any, cu_q: Any, cu_kv: Any, offset: Any, dropout_p: Any, seed: Any,
-            sizes: tuple[list[int], list[int]]) -> dict[str, Any]:
-    """Options as the extension takes them: those alone that were given, since a call on a few tokens takes less time
-    than converting all of them. sizes: queries and keys of each sequence, where nothing shortens them."""
-    given: dict[str, Any] = {}
-    for name, values in (("q_lengths", q_lengths), ("kv_lengths", kv_lengths), ("cu_q", cu_q), ("cu_kv", cu_kv)):
-        if values is not None:
-            given[name] = integers(name, values)
-    for name, array in (("mask", mask), ("bias", bias), ("alibi_slopes", alibi_slopes), ("sink", sink)):
-        if array is not None:
-            given[name] = describe(name, array)
-    for name, value in (("scale", scale), ("softcap", softcap)):
-        if value is not None:
-            given[name] = number(name, value)
-    dropped = number("dropout_p", dropout_p)
-    if dropped != 0.0:
-        given["dropout_p"] = dropped
-    queries, keys = sizes
-    if cu_q is not None and cu_kv is not None:
-        queries, keys = _differences(given["cu_q"]), _differences(given["cu_kv"])
-    if not isinstance(causal, str) or causal != "none":
-        given["causal"] = _causal(causal, given.get("q_lengths", queries), given.get("kv_lengths", keys))
-    if window is not None:
-        given["window_left"], given["window_right"] = _window(window)
-    if offset is not None:
-        given["offset"] = one_or_more_integers("offset", offset)
-    if seed is not None:
-        given["seed"] = integer("seed", seed, 0, 2**64 - 1)
-    return given
-
-
-def inputs(q: Any, k: Any, v: Any, packed: bool) -> tuple[tuple[Description, Description, Description],
-                                                            tuple[list[int], list[int]]]:
-    """q, k and v as the extension takes them, and the sizes that `options` wants."""
+def inputs(q: Any, k: Any, v: Any, given: dict[str, Any]) -> tuple[_core.Array, _core.Array, _core.Array]:
+    """q, k and v as the extension takes them, once their ranks fit and `causal` is settled."""
     arrays = describe("q", q), describe("k", k), describe("v", v)
-    for name, (_, _, shape, _) in zip("qkv", arrays):
-        if len(shape) != (3 if packed else 4):
+    packed = is_packed(given)
+    rank = 3 if packed else 4
+    for name, array in (("q", q), ("k", k), ("v", v)):
+        if array.ndim != rank:
             expected = "(total, heads, D), as cu_q and cu_kv are given" if packed else "(B, H, T, D)"
-            raise ValueError(f"{name}: wrong rank, expected {expected}, got shape {tuple(shape)}")
-    if packed:
-        return arrays, ([], [])
-    q_shape, k_shape = arrays[0][2], arrays[1][2]
-    return arrays, ([q_shape[2]] * q_shape[0], [k_shape[2]] * q_shape[0])
+            raise ValueError(f"{name}: wrong rank, expected {expected}, got shape {tuple(array.shape)}")
+    if "causal" in given:
+        sizes = ([], []) if packed else ([q.shape[2]] * q.shape[0], [k.shape[2]] * q.shape[0])
+        settle_causal(given, *sizes)
+    return arrays
 
 
-def attention(
-    q: Any,
-    k: Any,
-    v: Any,
-    *,
-    causal: str | bool = "none",
-    window: tuple[int | None, int | None] | None = None,
-    scale: float | None = None,
-    softcap: float | None = None,
-    mask: Any = None,
-    bias: Any = None,
-    alibi_slopes: Any = None,
-    sink: Any = None,
-    q_lengths: Sequence[int] | None = None,
-    kv_lengths: Sequence[int] | None = None,
-    cu_q: Sequence[int] | None = None,
-    cu_kv: Sequence[int] | None = None,
-    offset: int | Sequence[int] | None = None,
-    dropout_p: float = 0.0,
-    seed: int | None = None,
-    return_lse: bool = False,
-    capture: Capture | None = None,
-    out: Any = None,
-) -> Any:
+@takes(Options)
+def attention(q: Any, k: Any, v: Any, *, return_lse: bool = False, capture: Capture | None = None, out: Any = None,
+              **options: Unpack[Options]) -> Any:
     """softmax(scale * q k^T + bias, masked) v, exact, in O(T) memory.
 
     Arrays are numpy arrays (bfloat16 through ml_dtypes) or PyTorch tensors on the CPU, of any strides, and are not
@@ -202,20 +125,16 @@ def attention(
     Returns out, or AttentionResult(out, lse, capture) where return_lse or capture is given.
     Raises ValueError, TypeError or MemoryError that names the argument, before anything is written.
     """
-    packed = cu_q is not None or cu_kv is not None
-    arrays, sizes = inputs(q, k, v, packed)
-    q_shape, v_shape = tuple(arrays[0][2]), tuple(arrays[2][2])
-    given = options(causal=causal, window=window, scale=scale, softcap=softcap, mask=mask, bias=bias,
-                    alibi_slopes=alibi_slopes, sink=sink, q_lengths=q_lengths, kv_lengths=kv_lengths, cu_q=cu_q,
-                    cu_kv=cu_kv, offset=offset, dropout_p=dropout_p, seed=seed, sizes=sizes)
+    given = checked("attention", Options, options)
+    arrays = inputs(q, k, v, given)
     if capture is not None and not isinstance(capture, Capture):
         raise wrong_type("capture", "a qkv.Capture", capture)
     lse = None
     if flag("return_lse", return_lse):
-        lse = like(q, (q_shape[1], q_shape[0]) if packed else q_shape[:3], "float32")
+        lse = like(q, (q.shape[1], q.shape[0]) if is_packed(given) else q.shape[:3], "float32")
     if out is None:
-        out = like(q, (*q_shape[:-1], v_shape[-1]))
-    targets = describe("out", out, writable=True), None if lse is None else describe("lse", lse)
+        out = like(q, (*q.shape[:-1], v.shape[-1]))
+    targets = describe("out", out, True), None if lse is None else describe("lse", lse)
     if capture is None:
         _core.attention(*arrays, given, *targets)
         return AttentionResult(out, lse) if return_lse else out

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _core
-from ._arrays import describe, like
-from ._attention import inputs, options
+from ._arrays import like
+from ._attention import inputs
+from ._core import describe
+from ._options import Options, checked, takes
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class AttentionGradients(NamedTuple):
@@ -20,31 +24,9 @@ class AttentionGradients(NamedTuple):
     dsink: Any = None
 
 
-def attention_backward(
-    dout: Any,
-    q: Any,
-    k: Any,
-    v: Any,
-    out: Any,
-    lse: Any,
-    *,
-    dlse: Any = None,
-    causal: str | bool = "none",
-    window: tuple[int | None, int | None] | None = None,
-    scale: float | None = None,
-    softcap: float | None = None,
-    mask: Any = None,
-    bias: Any = None,
-    alibi_slopes: Any = None,
-    sink: Any = None,
-    q_lengths: Sequence[int] | None = None,
-    kv_lengths: Sequence[int] | None = None,
-    cu_q: Sequence[int] | None = None,
-    cu_kv: Sequence[int] | None = None,
-    offset: int | Sequence[int] | None = None,
-    dropout_p: float = 0.0,
-    seed: int | None = None,
-) -> AttentionGradients:
+@takes(Options)
+def attention_backward(dout: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, *, dlse: Any = None,
+                       **options: Unpack[Options]) -> AttentionGradients:
     """Gradients of qkv.attention, in O(T) memory: weights are recomputed from lse.
 
     dout  the gradient by out: out's shape and type
@@ -55,11 +37,9 @@ def attention_backward(
     the axes that the bias was broadcast along. What a row does not see gets zeros from it.
     Raises ValueError, TypeError or MemoryError that names the argument.
     """
-    packed = cu_q is not None or cu_kv is not None
-    arrays, sizes = inputs(q, k, v, packed)
-    given = options(causal=causal, window=window, scale=scale, softcap=softcap, mask=mask, bias=bias,
-                    alibi_slopes=alibi_slopes, sink=sink, q_lengths=q_lengths, kv_lengths=kv_lengths, cu_q=cu_q,
-                    cu_kv=cu_kv, offset=offset, dropout_p=dropout_p, seed=seed, sizes=sizes)
+    given = checked("attention_backward", Options, options)
+    arrays = inputs(q, k, v, given)
+    bias, sink = options.get("bias"), options.get("sink")
     results = describe("dout", dout), describe("out", out), describe("lse", lse)
     by_lse = None if dlse is None else describe("dlse", dlse)
     dq, dk, dv = (like(x, tuple(x.shape)) for x in (q, k, v))

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _core
-from ._arrays import describe, dtype_name, like
-from ._attention import AttentionResult, options
+from ._arrays import dtype_name, like
+from ._attention import AttentionResult
 from ._checks import flag, integer, integers, optional_integer
+from ._core import describe
+from ._options import CacheOptions, checked, settle_causal, takes
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class KVCache:
@@ -49,28 +54,24 @@ class KVCache:
         sequence takes, from the first; all unless given."""
         self._alone(self._cache.append, describe("k", k), describe("v", v), integers("counts", counts))
 
-    def attend(self, q: Any, *, causal: str | bool = "none", window: tuple[int | None, int | None] | None = None,
-               scale: float | None = None, softcap: float | None = None, mask: Any = None, bias: Any = None,
-               alibi_slopes: Any = None, sink: Any = None, q_lengths: Sequence[int] | None = None,
-               offset: int | Sequence[int] | None = None, dropout_p: float = 0.0, seed: int | None = None,
-               return_lse: bool = False, out: Any = None) -> Any:
+    @takes(CacheOptions)
+    def attend(self, q: Any, *, return_lse: bool = False, out: Any = None, **options: Unpack[CacheOptions]) -> Any:
         """Attention of q (B, Hq, Tq, D), float32 or the cache's type, over the cache: (B, Hq, Tq, Dv).
 
         Options are those of qkv.attention; positions, mask and bias count every token ever appended. Unless `offset`
         says otherwise, the last query stands at the last token.
         """
+        given = checked("attend", CacheOptions, options)
         description = describe("q", q)
-        shape = tuple(description[2])
-        if len(shape) != 4:
-            raise ValueError(f"q: wrong rank, expected (B, Hq, Tq, D), got shape {shape}")
-        given = options(causal=causal, window=window, scale=scale, softcap=softcap, mask=mask, bias=bias,
-                        alibi_slopes=alibi_slopes, sink=sink, q_lengths=q_lengths, kv_lengths=None, cu_q=None,
-                        cu_kv=None, offset=offset, dropout_p=dropout_p, seed=seed,
-                        sizes=([shape[2]] * shape[0], self.lengths))
+        if q.ndim != 4:
+            raise ValueError(f"q: wrong rank, expected (B, Hq, Tq, D), got shape {tuple(q.shape)}")
+        shape = q.shape
+        if "causal" in given:
+            settle_causal(given, [shape[2]] * shape[0], self.lengths)
         lse = like(q, shape[:3], "float32") if flag("return_lse", return_lse) else None
         if out is None:
             out = like(q, (*shape[:3], self._dv))
-        self._alone(self._cache.attend, description, given, describe("out", out, writable=True),
+        self._alone(self._cache.attend, description, given, describe("out", out, True),
                     None if lse is None else describe("lse", lse))
         return AttentionResult(out, lse) if return_lse else out
 

@@ -8,25 +8,23 @@ using namespace nb::literals;
 
 namespace {
 
-void Construct(qkv::KVCache* self, int64_t batch, int64_t kv_heads, int64_t d, int64_t dv, const std::string& dtype,
-               int64_t capacity, std::optional<int64_t> page, std::optional<int64_t> window) {
+void Construct(qkv::KVCache* self, int64_t batch, int64_t kv_heads, int64_t d, int64_t dv,
+               const std::string& dtype, int64_t capacity, std::optional<int64_t> page,
+               std::optional<int64_t> window) {
   new (self) qkv::KVCache({batch, kv_heads, d, dv, DTypeFrom(dtype), capacity, page, window});
 }
 
-void Append(qkv::KVCache& cache, const ArrayDescription& k, const ArrayDescription& v,
+void Append(qkv::KVCache& cache, const qkv::Tensor& k, const qkv::Tensor& v,
             const std::optional<std::vector<int64_t>>& counts) {
-  const qkv::ConstTensor from_k = TensorFrom("k", k), from_v = TensorFrom("v", v);
   const nb::gil_scoped_release unlocked;
-  cache.Append(from_k, from_v, counts ? &*counts : nullptr);
+  cache.Append(k, v, counts ? &*counts : nullptr);
 }
 
-void Attend(const qkv::KVCache& cache, const ArrayDescription& q, const nb::dict& given, const ArrayDescription& out,
-            const std::optional<ArrayDescription>& lse) {
+void Attend(const qkv::KVCache& cache, const qkv::Tensor& q, const nb::dict& given, const qkv::Tensor& out,
+            const qkv::Tensor* lse) {
   const qkv::AttentionOptions options = OptionsFrom(given);
-  const qkv::ConstTensor from = TensorFrom("q", q);
-  const qkv::Tensor to = TensorFrom("out", out), lse_to = lse ? TensorFrom("lse", *lse) : qkv::Tensor();
   const nb::gil_scoped_release unlocked;
-  cache.Attend(from, options, to, lse ? &lse_to : nullptr);
+  cache.Attend(q, options, out, lse);
 }
 
 }  // namespace

@@ -161,7 +161,8 @@ class Forward {
 
   void RunStreamed() {
     if (!in_place_) ReservePacked(pack_.KeyFloats(problem_.layout.d) + pack_.ValueFloats(problem_.layout.dv), 0);
-    if (static_cast<int64_t>(jobs_.size()) >= kJobsPerThread * threads_) {
+    const bool whole = std::all_of(jobs_.begin(), jobs_.end(), [](const HeadJob& j) { return j.splits() <= 1; });
+    if (whole || static_cast<int64_t>(jobs_.size()) >= kJobsPerThread * threads_) {
       ParallelFor(static_cast<int64_t>(jobs_.size()), [&](int64_t task, int thread) {
         Worker& own = worker(thread);
         const BlockRows rows(job(task), 0);

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <exception>
 #include <fstream>
 #include <string>
@@ -44,6 +44,13 @@ int DefaultThreads() {
   return limit > 0 ? std::min(limit, processors) : processors;
 }
 
+// Read at each task: a precise clock would take longer than the smallest of them.
+int64_t CoarseMilliseconds() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
 }  // namespace
 
 int Threads() {
@@ -67,12 +74,11 @@ void SetThreads(int count) {
 
 void ParallelFor(int64_t tasks, const std::function<void(int64_t, int)>& body, const Progress& progress,
                  int threads) {
-  using Clock = std::chrono::steady_clock;
   const int team = static_cast<int>(std::min<int64_t>(std::min(threads, Threads()), tasks));
   std::atomic<int64_t> next{0}, done{0};
   std::atomic<bool> cancelled{false}, failed{false};
   std::exception_ptr failure;  // the first one's; read after the threads have joined
-  auto last_report = Clock::now();
+  int64_t last_report = CoarseMilliseconds();
 
   const auto run = [&](int64_t task, int thread) {
     try {
@@ -86,8 +92,8 @@ void ParallelFor(int64_t tasks, const std::function<void(int64_t, int)>& body, c
       run(task, thread);
       const int64_t finished = ++done;
       // Thread 0 of an OpenMP region is the calling thread.
-      if (progress && thread == 0 && Clock::now() - last_report > std::chrono::milliseconds(50)) {
-        last_report = Clock::now();
+      if (progress && thread == 0 && CoarseMilliseconds() - last_report > 50) {
+        last_report = CoarseMilliseconds();
         if (!progress(finished, tasks)) cancelled = true;
       }
     }

@@ -324,3 +324,8 @@ def test_arguments_that_do_not_exist():
         qkv.attention(Q, K, V, is_causal=True)
     with pytest.raises(TypeError, match="positional"):
         qkv.attention(Q, K, V, True)
+    with pytest.raises(TypeError, match=r"attention_backward\(\) .*'is_causal'"):
+        qkv.attention_backward(OUT, Q, K, V, OUT, OUT[..., 0], is_causal=True)
+    cache = qkv.KVCache(**RIGHT)
+    with pytest.raises(TypeError, match=r"attend\(\) .*'kv_lengths'"):  # the cache knows them
+        cache.attend(Q, kv_lengths=[7, 7])

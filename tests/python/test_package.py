@@ -47,9 +47,11 @@ def test_types_of_a_users_file(tmp_path):
     assert result.returncode == 0, result.stdout
     exec(USER, {})  # and it runs
     (tmp_path / "wrong.py").write_text("import qkv\nqkv.KVCache('2', 2, 4, 4, 'int8', 8)\n"
-                                       "qkv.Capture(top='2')\n", encoding="utf-8")
+                                       "qkv.Capture(top='2')\n"
+                                       "qkv.attention(1, 1, 1, scale='2')\n"
+                                       "qkv.attention(1, 1, 1, scales=2.0)\n", encoding="utf-8")
     result = mypy("wrong.py", folder=tmp_path)
-    assert "wrong.py:2: error" in result.stdout and "wrong.py:3: error" in result.stdout
+    assert all(f"wrong.py:{line}: error" in result.stdout for line in (2, 3, 4, 5)), result.stdout
 
 
 def test_types_of_the_package(tmp_path):
@@ -70,6 +72,19 @@ def test_everything_public_is_explained():
     for parameter in inspect.signature(qkv.attention).parameters:
         assert re.search(rf"^    .*\b{parameter}\b.*  ", text.split("\n\n", 1)[1], re.MULTILINE), parameter
     assert max(map(len, inspect.getdoc(qkv.attention).splitlines())) <= 120
+
+
+def test_signatures_show_the_options():
+    """They are gathered from one list, and help() and editors still see each."""
+    def options(call):
+        return {name: str(one) for name, one in inspect.signature(call).parameters.items()
+                if one.kind == inspect.Parameter.KEYWORD_ONLY}
+    forward, backward, cached = map(options, (qkv.attention, qkv.attention_backward, qkv.KVCache.attend))
+    assert "causal: 'str | bool' = 'none'" in forward.values() and "scale: 'float | None' = None" in forward.values()
+    shared = set(forward) - {"return_lse", "capture", "out"}
+    assert len(shared) == 15 and set(backward) == shared | {"dlse"}
+    assert set(cached) == shared - {"kv_lengths", "cu_q", "cu_kv"} | {"return_lse", "out"}
+    assert all(forward[name] == backward[name] == cached.get(name, forward[name]) for name in shared)
 
 
 def examples(page):
