@@ -60,21 +60,48 @@ void BeginSplit(const Block& block, Scratch& scratch) noexcept {
   std::fill_n(split.out, block.count * scratch.out_stride(), 0.0f);
 }
 
-// The tile's scores become weights under the rows' new maxima, and the sums so far are brought up to those.
-void WeighTile(const Block& block, int64_t tile_first, const GroupRanges& ranges, Scratch& scratch) {
-  SoftmaxTile(block, ranges, scratch.scores(), scratch.split(), scratch.out_stride(), ValueWidth(block.layout->dv));
-  if (block.rules->dropout) DropTile(block, tile_first, ranges, scratch.scores());
+// Rows of a block, and what is theirs of the scratch memory.
+struct TilePart {
+  Block block;
+  GroupRanges ranges;
+  const float* queries;
+  float* scores;
+  Sums sums;
+};
+
+TilePart PartOf(const Block& block, const GroupRanges& ranges, int64_t group, int64_t groups, Scratch& scratch) {
+  const int64_t first = group * kTileRows;
+  TilePart part{block, ranges.Part(group, groups), scratch.queries() + first * block.layout->d,
+                 scratch.scores() + first * kScoreStride, scratch.split()};
+  part.block.rows += first;
+  part.block.count = std::min(groups * kTileRows, block.count - first);
+  part.sums.max += first, part.sums.sum += first, part.sums.out += first * scratch.out_stride();
+  return part;
 }
+
+// The tile's scores become weights under the rows' new maxima, and the sums so far are brought up to those.
+void WeighTile(const TilePart& part, int64_t tile_first, int64_t out_stride) {
+  SoftmaxTile(part.block, part.ranges, part.scores, part.sums, out_stride, ValueWidth(part.block.layout->dv));
+  if (part.block.rules->dropout) DropTile(part.block, tile_first, part.ranges, part.scores);
+}
+
+// Groups of rows whose scores become weights before the next ones are made: 12 rows of scores are 25 KiB, and find
+// themselves in the nearest cache.
+constexpr int64_t kPartGroups = 2;
 
 void AddTile(const Block& block, const KeyTile& tile, Scratch& scratch) noexcept {
   const GroupRanges ranges(block, tile.first);
   if (ranges.all.empty()) return;
   float* out = scratch.split().out;
-  PhaseTimer timer(Phase::kScores);
-  ScoreTile(block, tile, ranges, scratch.queries(), scratch.scores());
-  timer.Next(Phase::kSoftmax);
-  WeighTile(block, tile.first, ranges, scratch);
-  timer.Next(Phase::kValues);
+  for (int64_t group = 0; group < ranges.count; group += kPartGroups) {
+    const TilePart part = PartOf(block, ranges, group, kPartGroups, scratch);
+    if (part.ranges.all.empty()) continue;
+    PhaseTimer timer(Phase::kScores);
+    ScoreTile(part.block, tile, part.ranges, part.queries, part.scores);
+    timer.Next(Phase::kSoftmax);
+    WeighTile(part, tile.first, scratch.out_stride());
+  }
+  const PhaseTimer timer(Phase::kValues);
   MultiplyValues(block.count, ranges, block.layout->dv, scratch.scores(), kScoreStride, tile.values, out,
                  scratch.out_stride());
   if (tile.finite == Values::kSomeNotFinite) {
@@ -94,7 +121,7 @@ void StreamTile(const Block& block, int64_t tile_first, Scratch& scratch) noexce
     tile.Scores(scratch.queries(), scratch.scores());
     ApplyRulesToTile(block, tile_first, ranges, scratch.scores());
     timer.Next(Phase::kSoftmax);
-    WeighTile(block, tile_first, ranges, scratch);
+    WeighTile(PartOf(block, ranges, 0, ranges.count, scratch), tile_first, scratch.out_stride());
     timer.Next(Phase::kValues);
     tile.Values(scratch.scores(), scratch.split().out, scratch.out_stride());
   });

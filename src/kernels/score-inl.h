@@ -55,16 +55,30 @@ inline constexpr int64_t kMaxGroups = (kMaxBlockRows + kTileRows - 1) / kTileRow
 struct GroupRanges {
   Range group[kMaxGroups];
   Range all;
-  int64_t count;
+  int64_t count = 0;
 
   GroupRanges(const Block& block, int64_t tile_first, int64_t keys = kKeyTile)
       : count((block.count + kTileRows - 1) / kTileRows) {
     for (int64_t g = 0; g < count; ++g) {
       const int64_t r = g * kTileRows;
       group[g] = VisibleToAny(block.rows + r, std::min<int64_t>(kTileRows, block.count - r), tile_first, keys);
-      all.first = std::min(all.first, group[g].first);
-      all.last = std::max(all.last, group[g].last);
+      Include(group[g]);
     }
+  }
+
+  // Those of `groups` groups from `first` on, as of a block of their own.
+  GroupRanges Part(int64_t first, int64_t groups) const {
+    GroupRanges part;
+    part.count = std::min(groups, count - first);
+    for (int64_t g = 0; g < part.count; ++g) part.Include(part.group[g] = group[first + g]);
+    return part;
+  }
+
+ private:
+  GroupRanges() = default;
+  void Include(const Range& range) {
+    all.first = std::min(all.first, range.first);
+    all.last = std::max(all.last, range.last);
   }
 };
 
@@ -238,10 +252,15 @@ inline Range WholeVectors(Range range) {
 
 // Products of all rows of the block become scores, with the rules applied.
 inline void ApplyRulesToTile(const Block& block, int64_t tile_first, const GroupRanges& ranges, float* scores) {
+  const ScoreRules& rules = *block.rules;
+  const bool by_position = !rules.softcap && !rules.has_alibi && !rules.has_bias && !rules.has_mask;
   for (int64_t r = 0; r < block.count; ++r) {
     const Range group = ranges.group[r / kTileRows];
     if (group.empty()) continue;
-    ApplyRules(*block.rules, block.rows[r], tile_first, WholeSteps(group), scores + r * kScoreStride);
+    const Row& row = block.rows[r];
+    const Range span = WholeSteps(group);
+    if (by_position && row.first <= tile_first + span.first && tile_first + span.last <= row.last) continue;
+    ApplyRules(rules, row, tile_first, span, scores + r * kScoreStride);
   }
 }
 
