@@ -17,7 +17,6 @@
 #include "kernels/block.h"
 #include "kernels/math-inl.h"
 #include "kernels/score-inl.h"
-#include "kernels/transpose-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv {
@@ -31,22 +30,55 @@ struct Partials {
   float* at(int64_t i) { return row + i * Lanes(); }
 };
 
-// Combines the partial results of every row of the batch: lane i is row i's. All rows alike, so that a row's bits do
-// not depend on its place in the batch.
-template <class Combine> HWY_INLINE VecF32 ReduceBatch(Partials& partials, const Combine& combine) {
+#if HWY_TARGET == HWY_SCALAR
+template <class Combine> HWY_INLINE VecF32 ReduceRows(VecF32 (&rows)[1], const Combine&) { return rows[0]; }
+#else
+// Four vectors with a row's four lanes in each 128-bit block: the block's lane i of the result is vector i's.
+template <class Combine> HWY_INLINE VecF32 ReduceRows(VecF32 (&rows)[4], const Combine& combine) {
   const F32 tag;
-  const int64_t lanes = Lanes();
-  HWY_ALIGN float turned[kMaxLanes * kMaxLanes];
-  const float* rows[kMaxLanes];
-  for (int64_t i = 0; i < lanes; ++i) rows[i] = partials.at(i);
-  TransposeSquare(rows, 0, turned, lanes);
-  for (int64_t half = lanes / 2; half > 0; half /= 2) {
-    for (int64_t i = 0; i < half; ++i) {
-      const VecF32 low = hn::Load(tag, turned + i * lanes), high = hn::Load(tag, turned + (i + half) * lanes);
-      hn::Store(combine(low, high), tag, turned + i * lanes);
-    }
+  const hn::Repartition<uint64_t, F32> tag64;
+  const auto fold = [&](VecF32 a, VecF32 b) HWY_ATTR {
+    return hn::BitCast(tag64, combine(hn::InterleaveLower(tag, a, b), hn::InterleaveUpper(tag, a, b)));
+  };
+  const auto first = fold(rows[0], rows[1]), second = fold(rows[2], rows[3]);
+  return combine(hn::BitCast(tag, hn::InterleaveLower(tag64, first, second)),
+                 hn::BitCast(tag, hn::InterleaveUpper(tag64, first, second)));
+}
+
+// Twice as many lanes: the halves of two rows are folded into one vector.
+template <class Combine> HWY_INLINE VecF32 ReduceRows(VecF32 (&rows)[8], const Combine& combine) {
+  const F32 tag;
+  VecF32 folded[4];
+  QKV_UNROLL for (int i = 0; i < 4; ++i) {
+    folded[i] = combine(hn::ConcatLowerLower(tag, rows[i + 4], rows[i]), hn::ConcatUpperUpper(tag, rows[i + 4], rows[i]));
   }
-  return hn::Load(tag, turned);
+  return ReduceRows(folded, combine);
+}
+
+#if HWY_TARGET == HWY_AVX3
+// And again: halves of rows four apart, then quarters of rows eight apart.
+template <class Combine> HWY_INLINE VecF32 ReduceRows(VecF32 (&rows)[16], const Combine& combine) {
+  VecF32 halves[16], folded[4];
+  QKV_UNROLL for (int i = 0; i < 16; ++i) {
+    if (i % 8 >= 4) continue;
+    const __m512 a = rows[i].raw, b = rows[i + 4].raw;
+    halves[i] = combine(VecF32{_mm512_shuffle_f32x4(a, b, 0x44)}, VecF32{_mm512_shuffle_f32x4(a, b, 0xee)});
+  }
+  QKV_UNROLL for (int i = 0; i < 4; ++i) {
+    const __m512 a = halves[i].raw, b = halves[i + 8].raw;
+    folded[i] = combine(VecF32{_mm512_shuffle_f32x4(a, b, 0x88)}, VecF32{_mm512_shuffle_f32x4(a, b, 0xdd)});
+  }
+  return ReduceRows(folded, combine);
+}
+#endif
+#endif
+
+// Combines the partial results of every row of the batch: lane i is row i's. Lanes half a vector apart are combined,
+// then a quarter, and so on, of all rows alike: a row's bits do not depend on its place in the batch.
+template <class Combine> HWY_INLINE VecF32 ReduceBatch(Partials& partials, const Combine& combine) {
+  VecF32 rows[kMaxLanes];
+  QKV_UNROLL for (int64_t i = 0; i < kMaxLanes; ++i) rows[i] = hn::Load(F32(), partials.at(i));
+  return ReduceRows(rows, combine);
 }
 
 // Runs step(vector number modulo four, elements) over a row: sums go through four vectors at absolute places, so that
