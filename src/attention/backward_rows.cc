@@ -10,7 +10,7 @@
 namespace qkv {
 
 BackwardRows::BackwardRows(const BackwardProblem& problem, const BackwardKernels& kernels)
-    : problem_(problem), kernels_(kernels) {
+    : problem_(problem), kernels_(kernels), row_floats_(kernels.row_floats(problem.forward.layout)) {
   const Problem& forward = problem.forward;
   int64_t rows = 0, blocks = 0;
   for (const Sequence& sequence : forward.sequences) {
@@ -31,6 +31,7 @@ BackwardRows::BackwardRows(const BackwardProblem& problem, const BackwardKernels
   backward_rows_.resize(static_cast<size_t>(rows));
   blocks_ = std::vector<BlockState>(static_cast<size_t>(blocks));
   if (!WritesInPlace()) dq_ = AlignedBuffer<float>(rows * forward.layout.d);
+  prepared_ = AlignedBuffer<float>(rows * row_floats_);
 }
 
 double BackwardRows::work() const {
@@ -95,9 +96,10 @@ void BackwardRows::PrepareBlock(const BackwardJob& job, int64_t block,
     std::fill_n(backward_rows_[n].dq, problem_.forward.layout.d, 0.0f);
     ++r;
   }
+  state.finite = kernels_.prepare_rows(BlockOf(job, block, 0));
 }
 
-void BackwardRows::StoreBlock(const BackwardJob& job, int64_t block) const {
+void BackwardRows::StoreBlock(const BackwardJob& job, int64_t block) {
   const PhaseTimer timer(Phase::kRows);
   const BackwardBlock own = BlockOf(job, block, 0);
   for (int64_t r = 0; r < own.block.count; ++r) {
@@ -116,11 +118,13 @@ bool BackwardRows::Sees(const BackwardJob& job, int64_t block, int64_t tile) con
   return tile >= state.first_tile && tile < state.last_tile;
 }
 
-BackwardBlock BackwardRows::BlockOf(const BackwardJob& job, int64_t block, int64_t dbias_key) const {
+BackwardBlock BackwardRows::BlockOf(const BackwardJob& job, int64_t block, int64_t dbias_key) {
   const int64_t r = block * job.head.block_rows, count = std::min(job.head.block_rows, job.head.rows - r);
   const size_t n = static_cast<size_t>(job.first_row + r);
   return {{&rows_[n], count, &problem_.forward.layout, &problem_.forward.rules, &job.head.key_values},
           &backward_rows_[n],
+          prepared_.data() + static_cast<int64_t>(n) * row_floats_,
+          blocks_[static_cast<size_t>(job.first_block + block)].finite,
           problem_.dout.channel,
           dbias_key};
 }

@@ -27,8 +27,8 @@ namespace {
 struct Parts {
   int64_t d_stride, dv_stride;  // of rows of D and of Dv channels
   int64_t floats = 0;           // of all
-  float* queries;               // (rows, D), scaled
-  float* douts;                 // (rows, Dv)
+  float* queries;               // (rows, D), scaled, made finite
+  float* douts;                 // (rows, Dv), likewise
   float* weights;               // (rows, keys): S, then P; rows kBackwardStride apart
   float* dscores;               // (rows, keys): dP, then dS
   float* dq;                    // (rows, D)
@@ -79,22 +79,40 @@ bool AllFinite(const float* values, int64_t count) {
   return hn::AllTrue(tag, hn::Eq(lost, hn::Zero(tag)));
 }
 
-void KeepFinite(float* values, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) values[i] = std::isfinite(values[i]) ? values[i] : 0.0f;
+void KeepFinite(const float* values, int64_t count, float* to) {
+  for (int64_t i = 0; i < count; ++i) to[i] = std::isfinite(values[i]) ? values[i] : 0.0f;
+}
+
+// A block's prepared rows: queries, scaled, then dO, each padded with zeros to whole panels.
+struct RowOperands {
+  int64_t d_stride, dv_stride;
+  float *queries, *douts;
+
+  explicit RowOperands(const BackwardBlock& block)
+      : d_stride(PaddedWidth(block.block.layout->d, PanelWidth())),
+        dv_stride(PaddedWidth(block.block.layout->dv, PanelWidth())),
+        queries(block.prepared),
+        douts(queries + block.block.count * d_stride) {}
+};
+
+int64_t RowFloats(const Layout& layout) noexcept {
+  return PaddedWidth(layout.d, PanelWidth()) + PaddedWidth(layout.dv, PanelWidth());
 }
 
 // All that follows from dO is linear in it, so the rows' roundings are made good there.
-void LoadRows(const BackwardBlock& block, const Parts& parts) {
-  const PhaseTimer timer(Phase::kRows);
+Values PrepareRows(const BackwardBlock& block) noexcept {
   const Layout& layout = *block.block.layout;
+  const RowOperands to(block);
   for (int64_t r = 0; r < block.block.count; ++r) {
-    float* query = parts.queries + r * parts.d_stride;
-    float* dout = parts.douts + r * parts.dv_stride;
+    float* query = to.queries + r * to.d_stride;
+    float* dout = to.douts + r * to.dv_stride;
     LoadRow(layout, block.block.rows[r].q, layout.q_channel, layout.d, static_cast<float>(layout.scale), query);
     LoadRow(layout, block.rows[r].dout, block.dout_channel, layout.dv, block.rows[r].statistic.lost, dout);
-    std::fill(query + layout.d, query + parts.d_stride, 0.0f);
-    std::fill(dout + layout.dv, dout + parts.dv_stride, 0.0f);
+    std::fill(query + layout.d, query + to.d_stride, 0.0f);
+    std::fill(dout + layout.dv, dout + to.dv_stride, 0.0f);
   }
+  const bool finite = AllFinite(block.prepared, block.block.count * RowFloats(layout));
+  return finite ? Values::kFinite : Values::kSomeNotFinite;
 }
 
 // A group of keys at a time reads up to kTileRows - 1 keys beside what its rows have: they are zeros.
@@ -142,16 +160,16 @@ void MultiplyRowsInto(int64_t count, const GroupRanges& ranges, const BackwardTi
   }
 }
 
-// What is not finite in the rows is not for the products to multiply by zero.
-void MakeFinite(const BackwardBlock& block, const BackwardTile& tile, const Parts& parts) {
+// What is not finite in the rows is not for the products to multiply by zero: they get a copy without it.
+void MakeFinite(const BackwardBlock& block, const BackwardTile& tile, const Parts& parts, RowOperands& rows) {
   const int64_t count = block.block.count, dv_stride = parts.dv_stride;
-  if (!AllFinite(parts.queries, count * parts.d_stride)) KeepFinite(parts.queries, count * parts.d_stride);
-  if (AllFinite(parts.douts, count * dv_stride)) return;
   AddNotFinite(
-      block, tile, [&](int64_t r, int64_t c) { return parts.douts[r * dv_stride + c]; },
+      block, tile, [&](int64_t r, int64_t c) { return rows.douts[r * dv_stride + c]; },
       [&](int64_t r, int64_t j) { return parts.weights[r * kBackwardStride + j]; },
       [&](int64_t j, int64_t c) -> float& { return parts.dv[j * dv_stride + c]; });
-  KeepFinite(parts.douts, count * dv_stride);
+  KeepFinite(rows.queries, count * parts.d_stride, parts.queries);
+  KeepFinite(rows.douts, count * dv_stride, parts.douts);
+  rows.queries = parts.queries, rows.douts = parts.douts;
 }
 
 bool AddBlock(const BackwardBlock& block, const BackwardTile& tile, BackwardScratch& scratch) noexcept {
@@ -160,16 +178,16 @@ bool AddBlock(const BackwardBlock& block, const BackwardTile& tile, BackwardScra
   const Parts parts(scratch);
   const Layout& layout = scratch.layout;
   const int64_t count = block.block.count, d_stride = parts.d_stride, dv_stride = parts.dv_stride;
-  LoadRows(block, parts);
+  RowOperands rows(block);
   PhaseTimer timer(Phase::kScores);
-  MultiplyKeys(count, ranges, layout.d, parts.queries, d_stride, parts.keys, parts.weights, kBackwardStride);
-  MultiplyKeys(count, ranges, layout.dv, parts.douts, dv_stride, parts.values, parts.dscores, kBackwardStride);
+  MultiplyKeys(count, ranges, layout.d, rows.queries, d_stride, parts.keys, parts.weights, kBackwardStride);
+  MultiplyKeys(count, ranges, layout.dv, rows.douts, dv_stride, parts.values, parts.dscores, kBackwardStride);
   timer.Next(Phase::kSoftmax);
   Differentiate(block, tile, ranges, parts);
-  MakeFinite(block, tile, parts);
+  if (block.finite == Values::kSomeNotFinite) MakeFinite(block, tile, parts, rows);
   timer.Next(Phase::kGradients);
-  MultiplyRowsInto(count, ranges, tile, parts.weights, parts.douts, dv_stride, layout.dv, parts.dv);
-  MultiplyRowsInto(count, ranges, tile, parts.dscores, parts.queries, d_stride, layout.d, parts.dk);
+  MultiplyRowsInto(count, ranges, tile, parts.weights, rows.douts, dv_stride, layout.dv, parts.dv);
+  MultiplyRowsInto(count, ranges, tile, parts.dscores, rows.queries, d_stride, layout.d, parts.dk);
   std::fill_n(parts.dq, count * d_stride, 0.0f);
   MultiplyValues(count, ranges, layout.d, parts.dscores, kBackwardStride, parts.key_rows, parts.dq, d_stride);
   return true;
@@ -191,7 +209,8 @@ void StoreTile(const BackwardTile& tile, const GradientRows& dk, const GradientR
 }  // namespace
 
 BackwardKernels BackwardTable() {
-  return {{}, kMaxBlockRows, &ScratchFloats, &Statistic, &BeginTile, &AddBlock, &AddRows, &StoreTile, &Store};
+  return {{},         kMaxBlockRows, &ScratchFloats, &Statistic, &RowFloats, &PrepareRows,
+          &BeginTile, &AddBlock,     &AddRows,       &StoreTile, &Store};
 }
 
 }  // namespace HWY_NAMESPACE

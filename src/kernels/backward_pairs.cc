@@ -477,8 +477,11 @@ void StoreTile(const BackwardTile& tile, const GradientRows& dk, const GradientR
 
 template <class Products>
 BackwardKernels Table() {
-  return {PairPackKernels(),   kRows,    &ScratchFloats, &Statistic, &BeginTile,
-          &AddBlock<Products>, &AddRows, &StoreTile,     &Store};
+  // Rows of one block are in the caches while a tile reads them: they are turned there, and take no memory.
+  const auto no_floats = [](const Layout&) noexcept -> int64_t { return 0; };
+  const auto nothing = [](const BackwardBlock&) noexcept { return Values::kFinite; };
+  return {PairPackKernels(), kRows,     &ScratchFloats, &Statistic, no_floats, nothing,
+          &BeginTile, &AddBlock<Products>, &AddRows, &StoreTile, &Store};
 }
 
 }  // namespace

@@ -25,15 +25,8 @@ template <class D, class V = hn::Vec<D>> HWY_INLINE V AtLeast(D tag, V x, float 
 #endif
 }
 
-// 2^x for x <= 0, or NaN; below about -126 the result is zero. The integer part goes to the exponent's bits, the
-// rest, in [-1/2, 1/2], through a polynomial of degree 6 whose relative error is 1.9e-9 (a least-maximum fit;
-// tests/kernels holds the error in ULP). 2^0 is exactly 1.
-template <class D, class V = hn::Vec<D>> HWY_INLINE V Exp2(D tag, V x) {
-  x = AtLeast(tag, x, -127.0f);  // 2^-127 has the exponent bits of zero
-  // Adding 1.5 * 2^23 rounds to a whole number, which then stands in the low bits; 127 is the exponent's bias.
-  const V magic = hn::Set(tag, 12582912.0f + 127.0f);
-  const V rounded = hn::Add(x, magic);
-  const V f = hn::Sub(x, hn::Sub(rounded, magic));
+// 2^f for f in [-1/2, 1/2], by a polynomial of degree 6 whose relative error is 1.9e-9 (a least-maximum fit).
+template <class D, class V = hn::Vec<D>> HWY_INLINE V PowerOfFraction(D tag, V f) {
   V p = hn::Set(tag, 1.5345811848010703e-4f);
   p = hn::MulAdd(p, f, hn::Set(tag, 1.3399931219280172e-3f));
   p = hn::MulAdd(p, f, hn::Set(tag, 9.6184889577175612e-3f));
@@ -41,27 +34,31 @@ template <class D, class V = hn::Vec<D>> HWY_INLINE V Exp2(D tag, V x) {
   p = hn::MulAdd(p, f, hn::Set(tag, 2.4022646890628324e-1f));
   p = hn::MulAdd(p, f, hn::Set(tag, 6.9314720573726651e-1f));
   p = hn::MulAdd(p, f, hn::Set(tag, 1.0f));
+  return p;
+}
+
+// 2^x for x <= 0, or NaN; below about -126 the result is zero. The integer part goes to the exponent's bits, the
+// rest through the polynomial (tests/kernels holds the error in ULP). 2^0 is exactly 1.
+template <class D, class V = hn::Vec<D>> HWY_INLINE V Exp2(D tag, V x) {
+  x = AtLeast(tag, x, -127.0f);  // 2^-127 has the exponent bits of zero
+  // Adding 1.5 * 2^23 rounds to a whole number, which then stands in the low bits; 127 is the exponent's bias.
+  const V magic = hn::Set(tag, 12582912.0f + 127.0f);
+  const V rounded = hn::Add(x, magic);
+  const V f = hn::Sub(x, hn::Sub(rounded, magic));
   const hn::RebindToUnsigned<D> bits;
   const V power = hn::BitCast(tag, hn::ShiftLeft<23>(hn::BitCast(bits, rounded)));
-  return hn::Mul(p, power);
+  return hn::Mul(PowerOfFraction(tag, f), power);
 }
 
 #if HWY_TARGET == HWY_AVX3
-// The same with AVX-512's own steps: x is cut at its floor in one instruction, 2^floor(x) multiplies in another, and
-// -inf needs no clamp. The polynomial is 1 + f q(f) on [0, 1), with a relative error of 2e-9. Below -126 the result is
-// zero: a denormal weight would slow every product that it meets.
+// The same with AVX-512's own steps: what is left of x beside a whole number takes one instruction, multiplying by 2 to
+// that number another, and -inf needs no clamp. Below -126 the result is zero: a denormal weight would slow every
+// product that it meets.
 HWY_INLINE hn::Vec<hn::ScalableTag<float>> Exp2(hn::ScalableTag<float> tag, hn::Vec<hn::ScalableTag<float>> x) {
-  constexpr int kFloor = 9;  // to whole numbers, down, without exceptions
-  const hn::Vec<hn::ScalableTag<float>> f{_mm512_reduce_ps(x.raw, kFloor)};
-  auto p = hn::Set(tag, 2.1610401745419949e-4f);
-  p = hn::MulAdd(p, f, hn::Set(tag, 1.2468730565160513e-3f));
-  p = hn::MulAdd(p, f, hn::Set(tag, 9.6753397956490517e-3f));
-  p = hn::MulAdd(p, f, hn::Set(tag, 5.5485341697931290e-2f));
-  p = hn::MulAdd(p, f, hn::Set(tag, 2.4022929370403290e-1f));
-  p = hn::MulAdd(p, f, hn::Set(tag, 6.9314706325531006e-1f));
-  p = hn::MulAdd(p, f, hn::Set(tag, 1.0f));
+  constexpr int kNearest = 8;  // whole number, without exceptions
+  const hn::Vec<hn::ScalableTag<float>> f{_mm512_reduce_ps(x.raw, kNearest)};
   const __mmask16 normal = _mm512_cmp_ps_mask(x.raw, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ);  // or NaN
-  return {_mm512_maskz_scalef_ps(normal, p.raw, x.raw)};
+  return {_mm512_maskz_scalef_ps(normal, PowerOfFraction(tag, f).raw, hn::Sub(x, f).raw)};
 }
 #endif
 
