@@ -27,6 +27,7 @@
 #include "kernels/pack_pairs-inl.h"
 #include "kernels/pair_products-inl.h"
 #include "kernels/pair_softmax-inl.h"
+#include "kernels/pair_values-inl.h"
 #include "kernels/score-inl.h"
 #include "kernels/transpose-inl.h"
 #include "kernels/weights-inl.h"
@@ -38,10 +39,29 @@ namespace {
 
 constexpr int64_t kNearKeys = 64;  // streamed keys that are multiplied at a time: 16 KiB of 128 channels
 
+// What a streamed tile works with.
+struct Streamed {
+  int64_t floats = 0;  // of all
+  BFloat16* rows;      // in pair tiles
+  BFloat16* packed;    // 32 keys or kNearKeys values
+  float* before;       // (few rows, channels): O before some values were added
+
+  Streamed(const Layout& layout, float* memory) {
+    const auto take = [&](int64_t count) {
+      float* part = memory + floats;
+      floats += count;
+      return part;
+    };
+    const int64_t keys = kPairDepth * Depth(layout), values = kNearKeys * Channels(layout);
+    rows = reinterpret_cast<BFloat16*>(take(kPairDepth * Depth(layout) / 2));
+    packed = reinterpret_cast<BFloat16*>(take(std::max(keys, values) / 2));
+    before = take(kFewRows * Channels(layout));
+  }
+};
+
 ScratchSizes SizesOf(int64_t rows, const Layout& layout) noexcept {
   const int64_t whole = PaddedWidth(rows, kPairGroupRows);
-  const int64_t streamed =
-      rows <= kStreamedRows ? kPairDepth * Depth(layout) + kNearKeys * Channels(layout) / 2 : 0;
+  const int64_t streamed = rows <= kStreamedRows ? Streamed(layout, nullptr).floats : 0;
   return {whole, whole * Depth(layout) / 2, Parts::kFloats, OutStride(layout), streamed};
 }
 
@@ -129,11 +149,6 @@ void TurnScores(const float* by_key, int64_t rows, float* scores) {
   for (int64_t r = 0; r < rows; ++r) hn::StoreU(turned[r], F32(), scores + r * kScores);
 }
 
-// What a streamed tile works with: its rows in pair tiles, and a few packed keys or values.
-struct Streamed {
-  BFloat16 *rows, *packed;
-};
-
 // Whether keys first ... first + count - 1 can be read where they lie, a fixed distance from each to the next.
 bool LieEvenly(const Strided& from, int64_t first, int64_t count, int64_t d) {
   if (d % kPairDepth != 0 || from.channel != 1) return false;
@@ -161,7 +176,7 @@ void StreamScores(const Block& block, int64_t tile_first, const Item& item, cons
   for (int64_t key = item.keys.first; key < item.keys.last; key += some, scores += some) {
     const int64_t first = tile_first + key;
     some = std::min(kNearKeys, item.keys.last - key) / kNearKeys * kPairDepth + kPairDepth;
-    if constexpr (Products::kReadsKeys) {
+    if constexpr (Products::kReadsInPlace) {
       if (first + some <= length && LieEvenly(k, first, some, block.layout->d)) {
         if (some == kNearKeys)
           ScoreInPlace<4>(k, first, streamed, steps, item.rows, scores, products);
@@ -189,7 +204,7 @@ void AddPacked(const Item& item, const BFloat16* weights, const BFloat16* packed
                int64_t channels, float* out, int64_t stride, Products& products) {
   constexpr int64_t kGroup = kNearKeys * kPairColumns;
   int64_t c = 0;
-  if constexpr (Products::kReadsKeys) {
+  if constexpr (Products::kReadsInPlace) {
     for (; c + 64 <= channels; c += 64) {
       products.template AddValues<4>(weights, kWeights, packed + c * kNearKeys, kGroup, steps, out + c, stride);
     }
@@ -203,19 +218,51 @@ void AddPacked(const Item& item, const BFloat16* weights, const BFloat16* packed
   }
 }
 
-// O += P V of an item, values packed a few at a time.
+bool AllFinite(const float* values, int64_t count) {
+  __m512 lost = _mm512_setzero_ps();
+  for (int64_t i = 0; i < count; i += 16) {
+    const __m512 value = _mm512_loadu_ps(values + i);
+    lost = _mm512_or_ps(lost, _mm512_sub_ps(value, value));  // NaN for NaN and infinities, else zero
+  }
+  return _mm512_cmp_ps_mask(lost, lost, _CMP_UNORD_Q) == 0;
+}
+
+// O += P V of few rows and `keys` keys, whose values are read where they lie. A value that is not finite shows in O
+// whatever its weight: then O stays as it was, and false comes back.
+bool AddInPlace(const Strided& v, int64_t first, int64_t keys, const BFloat16* weights, int64_t rows, int64_t channels,
+                float* out, int64_t stride, float* before) {
+  HWY_ALIGN float wide[kFewRows * kNearKeys];
+  for (int64_t r = 0; r < rows; ++r) {
+    ConvertToFloat(weights + r * kWeights, keys, wide + r * kNearKeys);
+    std::copy_n(out + r * stride, channels, before + r * channels);
+  }
+  AddFewRows({wide, kNearKeys, v.Key<BFloat16>(first), v.key, kNearKeys, keys, out, stride}, rows, channels);
+  bool finite = true;
+  for (int64_t r = 0; r < rows; ++r) finite = finite && AllFinite(out + r * stride, channels);
+  for (int64_t r = 0; r < rows && !finite; ++r) std::copy_n(before + r * channels, channels, out + r * stride);
+  return finite;
+}
+
+// O += P V of an item, values read where they lie or packed a few at a time.
 template <class Products>
 void StreamValues(const Block& block, int64_t tile_first, const Item& item, const BFloat16* weights, float* out,
-                  BFloat16* packed, Products& products) {
+                  const Streamed& streamed, Products& products) {
   const KeyValues& from = *block.key_values;
   const int64_t stride = OutStride(*block.layout);
   Values finite = Values::kFinite;
   for (int64_t key = item.keys.first; key < item.keys.last; key += kNearKeys) {
     const int64_t keys = std::min(kNearKeys, item.keys.last - key), first = tile_first + key;
+    if constexpr (Products::kReadsInPlace) {
+      if (item.rows <= kFewRows && first + keys <= from.length && LieEvenly(from.v, first, keys, block.layout->dv) &&
+          AddInPlace(from.v, first, keys, weights + key - item.keys.first, item.rows, block.layout->dv, out, stride,
+                     streamed.before)) {
+        continue;
+      }
+    }
     const Values some = PackPairValues(from.v, first, std::min(keys, from.length - first), block.layout->dv,
-                                       packed, kNearKeys * kPairColumns);
+                                       streamed.packed, kNearKeys * kPairColumns);
     if (some == Values::kSomeNotFinite) finite = some;
-    AddPacked(item, weights + key - item.keys.first, packed, keys / kPairDepth, Channels(*block.layout), out,
+    AddPacked(item, weights + key - item.keys.first, streamed.packed, keys / kPairDepth, Channels(*block.layout), out,
               stride, products);
   }
   if (finite == Values::kFinite) return;
@@ -230,8 +277,7 @@ void StreamItems(const Block& block, int64_t tile_first, const Items& items, Scr
   const Sums sums = scratch.split();
   const KeyTile tile = {tile_first, nullptr, nullptr, Values::kFinite};
   const int64_t depth = Depth(*block.layout);
-  BFloat16* memory = reinterpret_cast<BFloat16*>(scratch.streamed());
-  const Streamed streamed = {memory, memory + kPairDepth * depth};
+  const Streamed streamed(*block.layout, scratch.streamed());
   PackPairKeys({parts.queries, DType::kBF16, depth, 1}, 0, kStreamedRows, depth, streamed.rows);
   Products products;
   for (int64_t i = 0; i < items.count; ++i) {
@@ -244,7 +290,7 @@ void StreamItems(const Block& block, int64_t tile_first, const Items& items, Scr
     }
     softmax.EndColumns();
     if (softmax.any_rebase()) softmax.Rebase();
-    StreamValues(block, tile_first, item, parts.weights, sums.out, streamed.packed, products);
+    StreamValues(block, tile_first, item, parts.weights, sums.out, streamed, products);
   }
 }
 

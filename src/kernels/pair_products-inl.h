@@ -52,7 +52,7 @@ class TileProducts {
     End(p);
   }
 
-  static constexpr bool kReadsKeys = true;
+  static constexpr bool kReadsInPlace = true;  // keys, and values of few rows (pair_values-inl.h)
 
   // Products of up to 16 rows, four or two tiles at a time, so that as many chains are under way.
   // c (16 kTiles keys, 16 rows) = keys, read where they lie, times rows in pair tiles. Asks for the keys at
@@ -155,7 +155,7 @@ class TileProducts {
 // AVX-512: vdpbf16ps, twelve rows at a time.
 class DotProducts {
  public:
-  static constexpr bool kReadsKeys = false;  // an instruction wants channels of many keys side by side
+  static constexpr bool kReadsInPlace = false;  // an instruction wants channels of many keys side by side
 
   void Run(const PairProduct& p) const {
     int64_t r = 0;

@@ -146,6 +146,35 @@ TEST(FewRows, AnyWidthAndStridesGiveTheBitsOfPackedTiles) {
   });
 }
 
+// One to five query heads a KV head, one query against many. Values down to where products are denormal numbers, which
+// AMX takes for zeros.
+void ExpectTheBitsOfManyInBFloat16(int64_t group, int64_t dv, int exponent) {
+  const int64_t keys = 200, d = 64, queries = 40;
+  const Keys<BFloat16> k(keys, d, Order::kHeadsFirst, 20);
+  Keys<BFloat16> v(keys, dv, Order::kTokensFirst, 21);
+  for (BFloat16& value : v.values) value = FromFloat<BFloat16>(std::ldexp(ToFloat(value), exponent));
+  const auto q = Array<BFloat16>::Random({1, kHeads * group, queries, d}, 22, 2);
+  Array<BFloat16> whole({1, kHeads * group, queries, dv}), one({1, kHeads * group, 1, dv});
+  Attention(q.in(), k.in(), v.in(), {}, whole.out());
+  for (const int64_t i : {int64_t{0}, queries - 1}) {
+    const ConstTensor query(q.values.data() + i * d, DType::kBF16, {1, kHeads * group, 1, d}, {0, queries * d, d, 1});
+    Attention(query, k.in(), v.in(), {}, one.out());
+    for (int64_t h = 0; h < kHeads * group; ++h) {
+      EXPECT_EQ(0, std::memcmp(&one[h * dv], &whole[(h * queries + i) * dv], static_cast<size_t>(dv) * sizeof(BFloat16)))
+          << "group " << group << ", Dv " << dv << ", values times 2^" << exponent << ", head " << h;
+    }
+  }
+}
+
+TEST(FewRows, EveryCountAndSizeOfValuesGivesTheBitsOfPackedTiles) {
+  OnEveryIsa([](Isa) {
+    for (const int64_t group : {1, 2, 3, 4, 5}) {
+      for (const int64_t dv : {32, 96, 128}) ExpectTheBitsOfManyInBFloat16(group, dv, 0);
+      for (const int exponent : {-118, -126}) ExpectTheBitsOfManyInBFloat16(group, 96, exponent);
+    }
+  });
+}
+
 template <class T>
 void ExpectTheBitsUnderAllRules() {
   const int64_t keys = 600;
