@@ -17,11 +17,23 @@ namespace HWY_NAMESPACE {
 struct Sigmoid {
   FloatVec share, rest;
 
+  // 1 / x for x in [1, 2]. AVX-512's first guess is good to 14 bits: a step of Newton rounds it as a division does to
+  // within a unit, in a third of the time.
+  static HWY_INLINE FloatVec Reciprocal(FloatVec x) {
+    const FloatVec one = hn::Set(FloatTag(), 1.0f);
+#if HWY_TARGET == HWY_AVX3
+    const FloatVec near = hn::ApproximateReciprocal(x);
+    return hn::MulAdd(near, hn::NegMulAdd(x, near, one), near);
+#else
+    return hn::Div(one, x);
+#endif
+  }
+
   explicit HWY_INLINE Sigmoid(FloatVec z) {
     const FloatTag tag;
     const FloatVec one = hn::Set(tag, 1.0f);
     const FloatVec e = Exp2(tag, hn::Mul(hn::Abs(z), hn::Set(tag, -kLog2E)));
-    const FloatVec large = hn::Div(one, hn::Add(one, e)), small = hn::Mul(e, large);
+    const FloatVec large = Reciprocal(hn::Add(one, e)), small = hn::Mul(e, large);
     const auto below = hn::Lt(z, hn::Zero(tag));
     share = hn::IfThenElse(below, small, large);
     rest = hn::IfThenElse(below, large, small);

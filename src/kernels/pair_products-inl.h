@@ -48,7 +48,19 @@ class TileProducts {
 
   HWY_INLINE void Run(const PairProduct& p) const {
     Begin(p);
-    for (int64_t step = 0; step < p.steps; ++step) Multiply(p, step);
+    for (int64_t step = 0; step < p.steps; ++step) Multiply<Use::kOften>(p, step);
+    End(p);
+  }
+
+  // The same where b comes from the second-level cache, and is to leave a in the first. Calls between() after each
+  // step: work that goes on while the tiles multiply.
+  template <class Between>
+  HWY_INLINE void RunBeside(const PairProduct& p, const Between& between) const {
+    Begin(p);
+    for (int64_t step = 0; step < p.steps; ++step) {
+      Multiply<Use::kOnce>(p, step);
+      between();
+    }
     End(p);
   }
 
@@ -129,13 +141,22 @@ class TileProducts {
     Load<3>(p.c + 16 * p.c_stride + 16, bytes);
   }
 
+  enum class Use { kOften, kOnce };
+  template <Use kUse, int kRegister>
+  static HWY_INLINE void LoadColumns(const BFloat16* from) {
+    constexpr int64_t kBytes = 2 * kPairColumns * 2;
+    if constexpr (kUse == Use::kOften) return Load<kRegister>(from, kBytes);
+    asm volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(kBytes), "i"(kRegister) : "memory");
+  }
+
+  template <Use kUse>
   static HWY_INLINE void Multiply(const PairProduct& p, int64_t step) {
     const BFloat16* a = p.a + step * kPairDepth;
-    const int64_t a_bytes = p.a_stride * 2, b_bytes = 2 * kPairColumns * 2;
+    const int64_t a_bytes = p.a_stride * 2;
     Load<4>(a, a_bytes);
-    Load<6>(p.b[0] + step * kPairTile, b_bytes);
+    LoadColumns<kUse, 6>(p.b[0] + step * kPairTile);
     asm volatile("tdpbf16ps %tmm6, %tmm4, %tmm0");
-    Load<7>(p.b[1] + step * kPairTile, b_bytes);
+    LoadColumns<kUse, 7>(p.b[1] + step * kPairTile);
     asm volatile("tdpbf16ps %tmm7, %tmm4, %tmm1");
     if (p.rows <= 16) return;
     Load<5>(a + 16 * p.a_stride, a_bytes);

@@ -22,7 +22,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 HWY_INLINE void StoreRounded(hn::Vec<hn::ScalableTag<float>> value, BFloat16* to) {
   const hn::ScalableTag<float> tag;
   const hn::RebindToUnsigned<decltype(tag)> bits32;
-  const hn::RebindToSigned<decltype(tag)> int32;
   const hn::Rebind<uint16_t, decltype(tag)> bits16;
   const auto bits = hn::BitCast(bits32, value);
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(bits32, 1));
@@ -30,7 +29,7 @@ HWY_INLINE void StoreRounded(hn::Vec<hn::ScalableTag<float>> value, BFloat16* to
   const auto quiet = hn::Or(bits, hn::Set(bits32, 0x400000));
   const auto nan = hn::RebindMask(bits32, hn::IsNaN(value));
   const auto top = hn::ShiftRight<16>(hn::IfThenElse(nan, quiet, rounded));
-  hn::StoreU(hn::DemoteTo(bits16, hn::BitCast(int32, top)), bits16, reinterpret_cast<uint16_t*>(to));
+  hn::StoreU(hn::TruncateTo(bits16, top), bits16, reinterpret_cast<uint16_t*>(to));
 }
 
 }  // namespace HWY_NAMESPACE

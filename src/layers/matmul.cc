@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <vector>
 
+#include "kernels/optimizer.h"
+#include "kernels/pair_matmul.h"
 #include "kernels/project.h"
+#include "layers/residual.h"
 #include "runtime/aligned.h"
 #include "runtime/cpu.h"
 #include "runtime/half.h"
@@ -76,7 +79,35 @@ void MultiplyBlock(const Packing& a, const Packing& b, Span rows, Span columns, 
   }
 }
 
+template <class T>
+void AddSumsOf(const Matrix& b, int64_t rows, int64_t columns, float* sums) {
+  constexpr int64_t kColumns = 64;  // of a task: two cache lines of bfloat16, four of float32
+  const auto* first = static_cast<const T*>(b.data);
+  ParallelFor((columns + kColumns - 1) / kColumns, [&](int64_t task, int) {
+    const int64_t c = task * kColumns;
+    AddColumnSums(first + c, rows, std::min(kColumns, columns - c), columns, sums + c);
+  });
+}
+
+// What PairMatMul does on the way, around the other ways.
+void MatMulAround(const Matrix& a, const Matrix& b, Product c) {
+  if (c.residual != nullptr) {
+    if (c.residual != c.data) CopyRows(c.residual, {c.m, c.n}, static_cast<float*>(c.data));
+    c.into = Into::kAdd;
+  }
+  OneDnnMultiplies(a.dtype) && c.k > 0 ? OneDnnMatMul(a, b, c) : TileMatMul(a, b, c);
+  if (c.column_sums != nullptr) {
+    AddMatrixColumnSums(b, c.k, c.n, c.column_sums);
+  }
+  if (c.then) ForRows(c.m, c.n, [&](int64_t first, int64_t count) { c.then({first, count, 0, c.n}); });
+}
+
 }  // namespace
+
+void AddMatrixColumnSums(const Matrix& b, int64_t rows, int64_t columns, float* sums) {
+  if (b.dtype == DType::kF32) AddSumsOf<float>(b, rows, columns, sums);
+  if (b.dtype == DType::kBF16) AddSumsOf<BFloat16>(b, rows, columns, sums);
+}
 
 void TileMatMul(const Matrix& a, const Matrix& b, const Product& c) {
   const PanelKernel kernel = ChosenPanelKernel();
@@ -101,7 +132,8 @@ bool OneDnnMultiplies(DType dtype) {
 
 void MatMul(const Matrix& a, const Matrix& b, const Product& c) {
   if (c.m == 0 || c.n == 0) return;
-  OneDnnMultiplies(a.dtype) && c.k > 0 ? OneDnnMatMul(a, b, c) : TileMatMul(a, b, c);
+  const bool pairs = a.dtype == DType::kBF16 && c.k > 0 && HasPairMatMul(ChosenIsa());
+  pairs ? PairMatMul(a, b, c) : MatMulAround(a, b, c);
 }
 
 }  // namespace qkv

@@ -31,6 +31,7 @@ void RunRows(Kernel kernel, const NormBackward<BFloat16>& a, int64_t first, int6
     to.out = scratch + p.width;
     kernel(a.x + at, scratch, 1, p, to);
     RoundToBFloat16(to.out, p.width, a.out + at);
+    if (a.rounded_dx != nullptr) RoundToBFloat16(to.dx, p.width, a.rounded_dx + at);
   }
 }
 

@@ -22,6 +22,7 @@ struct NormBackward {
   float* dgain = nullptr;    // (width): added to
   float* dshift = nullptr;   // (width): added to; of layer normalisation only
   T* out = nullptr;          // (rows, width), apart from the rest: what came out, again
+  T* rounded_dx = nullptr;   // (rows, width), apart from the rest: dx as bfloat16; null for float, or where not wanted
 };
 
 // The same bits for any number of threads.

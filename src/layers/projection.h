@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "layers/matmul.h"
 
@@ -22,19 +23,31 @@ struct Projection {
   WeightOrder order = WeightOrder::kInOut;
 };
 
-// y (rows, outputs) = or += x W + b; x (rows, inputs). Y is float, or T.
+// y (rows, outputs) = x W + b; x (rows, inputs). Y is float, or T. `then`, where given, is called for parts of y.
 template <class T, class Y>
-void ProjectForward(const Projection<T>& p, const T* x, int64_t rows, Y* y, Into into = Into::kOverwrite) {
-  Product product(rows, p.outputs, p.inputs, y, into);
+void ProjectForward(const Projection<T>& p, const T* x, int64_t rows, Y* y, PartWork then = {},
+                    const float* residual = nullptr) {
+  Product product(rows, p.outputs, p.inputs, y);
   product.bias = p.bias;
+  product.residual = residual;
+  product.then = std::move(then);
   MatMul(x, {p.weight, p.order == WeightOrder::kInOut ? Layout::kRows : Layout::kColumns}, product);
 }
 
-// dx (rows, inputs) = or += dy W^T.
+// y = residual + x W + b; residual may be y.
+template <class T>
+void ProjectOnto(const Projection<T>& p, const T* x, int64_t rows, const float* residual, float* y) {
+  ProjectForward(p, x, rows, y, {}, residual);
+}
+
+// dx (rows, inputs) = or += dy W^T. `then`, where given, is called for parts of dx.
 template <class T, class X>
-void ProjectBackward(const Projection<T>& p, const T* dy, int64_t rows, X* dx, Into into = Into::kOverwrite) {
+void ProjectBackward(const Projection<T>& p, const T* dy, int64_t rows, X* dx, Into into = Into::kOverwrite,
+                     PartWork then = {}) {
   const Layout transposed = p.order == WeightOrder::kInOut ? Layout::kColumns : Layout::kRows;
-  MatMul(dy, {p.weight, transposed}, Product(rows, p.inputs, p.outputs, dx, into));
+  Product product(rows, p.inputs, p.outputs, dx, into);
+  product.then = std::move(then);
+  MatMul(dy, {p.weight, transposed}, product);
 }
 
 // dweight += x^T dy in the weight's order, and dbias (outputs) += the sum of dy's rows, where it is not null.

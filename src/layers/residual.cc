@@ -2,31 +2,28 @@
 
 #include <algorithm>
 
-#include "kernels/round.h"
-#include "layers/row_tasks.h"
 
 namespace qkv {
 namespace {
 
-void Round(const float* from, int64_t count, float* to) { std::copy_n(from, count, to); }
-void Round(const float* from, int64_t count, BFloat16* to) { RoundToBFloat16(from, count, to); }
+// body(at, count) for each run of elements of a part.
+template <class Body>
+void ForRuns(int64_t width, const RowsPart& part, const Body& body) {
+  if (part.columns == width) return body(part.row * width, part.rows * width);
+  for (int64_t r = part.row; r < part.row + part.rows; ++r) body(r * width + part.column, part.columns);
+}
 
 }  // namespace
 
 template <class T>
-void Gelus(Gelu kind, const T* x, RowsShape shape, T* out) {
-  ForRows(shape.rows, shape.width, [&](int64_t first, int64_t rows) {
-    const int64_t at = first * shape.width;
-    GeluForward(kind, x + at, rows * shape.width, out + at);
-  });
+void Gelus(Gelu kind, const T* x, int64_t width, const RowsPart& part, T* out) {
+  ForRuns(width, part, [&](int64_t at, int64_t count) { GeluForward(kind, x + at, count, out + at); });
 }
 
 template <class T>
-void GelusBackward(Gelu kind, const T* x, RowsShape shape, T* dx, T* out) {
-  ForRows(shape.rows, shape.width, [&](int64_t first, int64_t rows) {
-    const int64_t at = first * shape.width;
-    GeluBackward(kind, x + at, dx + at, rows * shape.width, dx + at, out + at);
-  });
+void GelusBackward(Gelu kind, const T* x, int64_t width, const RowsPart& part, T* dx, T* out) {
+  ForRuns(width, part,
+          [&](int64_t at, int64_t count) { GeluBackward(kind, x + at, dx + at, count, dx + at, out + at); });
 }
 
 void SwiGluBackward(const float* gate_up, const float* dout, RowsShape shape, float* dgate_up) {
@@ -51,19 +48,18 @@ void AddDropped(const DropoutRows& dropout, const float* branch, const float* re
 }
 
 template <class T>
-void DropGradient(const std::optional<DropoutRows>& dropout, const float* dout, RowsShape shape, T* out) {
+void DropGradient(const DropoutRows& dropout, const float* dout, RowsShape shape, T* out) {
   ForRows(shape.rows, shape.width, [&](int64_t first, int64_t rows) {
     const int64_t at = first * shape.width;
-    if (dropout) Drop(*dropout, first, dout + at, nullptr, rows, shape.width, out + at);
-    if (!dropout) Round(dout + at, rows * shape.width, out + at);
+    Drop(dropout, first, dout + at, nullptr, rows, shape.width, out + at);
   });
 }
 
-template void Gelus(Gelu, const float*, RowsShape, float*);
-template void Gelus(Gelu, const BFloat16*, RowsShape, BFloat16*);
-template void GelusBackward(Gelu, const float*, RowsShape, float*, float*);
-template void GelusBackward(Gelu, const BFloat16*, RowsShape, BFloat16*, BFloat16*);
-template void DropGradient(const std::optional<DropoutRows>&, const float*, RowsShape, float*);
-template void DropGradient(const std::optional<DropoutRows>&, const float*, RowsShape, BFloat16*);
+template void Gelus(Gelu, const float*, int64_t, const RowsPart&, float*);
+template void Gelus(Gelu, const BFloat16*, int64_t, const RowsPart&, BFloat16*);
+template void GelusBackward(Gelu, const float*, int64_t, const RowsPart&, float*, float*);
+template void GelusBackward(Gelu, const BFloat16*, int64_t, const RowsPart&, BFloat16*, BFloat16*);
+template void DropGradient(const DropoutRows&, const float*, RowsShape, float*);
+template void DropGradient(const DropoutRows&, const float*, RowsShape, BFloat16*);
 
 }  // namespace qkv

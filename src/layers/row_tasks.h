@@ -8,6 +8,16 @@
 
 namespace qkv {
 
+// (rows, width), contiguous.
+struct RowsShape {
+  int64_t rows = 0, width = 0;
+};
+
+// Some rows and columns of one.
+struct RowsPart {
+  int64_t row = 0, rows = 0, column = 0, columns = 0;
+};
+
 // Elements that one task takes: some 10 us of arithmetic, several times what handing out a task costs.
 inline constexpr int64_t kTaskElements = 16384;
 

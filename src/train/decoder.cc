@@ -80,7 +80,7 @@ class DecoderOf : public Decoder {
   void Forward(const Batch& batch, const PassSeeds& seeds) {
     float* x = kept_.front().x.data();
     EmbedForward(Embeds(), batch.inputs, At("wte.weight", parameters_), At("wpe.weight", parameters_), x);
-    if (const auto dropout = seeds.Rows(kEmbeddingPlace)) DropGradient(dropout, x, Rows(), x);
+    if (const auto dropout = seeds.Rows(kEmbeddingPlace)) DropGradient(*dropout, x, Rows(), x);
     for (size_t layer = 0; layer < blocks_.size(); ++layer) {
       const auto weights = BlockAt(table_, static_cast<int64_t>(layer), matrices_, parameters_);
       blocks_[layer].Forward(shape_, weights, seeds, kept_[layer], scratch_, OutputOf(layer));
@@ -93,14 +93,14 @@ class DecoderOf : public Decoder {
     if (dx_.size() == 0) dx_ = AlignedBuffer<float>(shape_.rows() * config_.width);
     FillZeros(dx_.data(), dx_.size());
     LayerNormBackward<T>({last_.data(), hidden_.data(), dx_.data(), At("ln_f.weight", gradients),
-                          At("ln_f.bias", gradients), scratch_.normal.data()},
+                          At("ln_f.bias", gradients), scratch_.normal.data(), RoundedGradient(seeds, scratch_)},
                          shape_.rows(), LastNorm());
     for (size_t layer = blocks_.size(); layer-- > 0;) {
       const auto number = static_cast<int64_t>(layer);
       blocks_[layer].Backward(shape_, BlockAt(table_, number, matrices_, parameters_), seeds, kept_[layer],
                               scratch_, dx_.data(), BlockAt(table_, number, gradients, gradients));
     }
-    if (const auto dropout = seeds.Rows(kEmbeddingPlace)) DropGradient(dropout, dx_.data(), Rows(), dx_.data());
+    if (const auto dropout = seeds.Rows(kEmbeddingPlace)) DropGradient(*dropout, dx_.data(), Rows(), dx_.data());
     EmbedBackward(Embeds(), batch.inputs, dx_.data(), At("wte.weight", gradients), At("wpe.weight", gradients));
   }
 

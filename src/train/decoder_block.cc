@@ -48,10 +48,7 @@ Tensor LseOf(const DecoderConfig& config, PassShape shape, const float* lse) {
 template <class T>
 void AddBranch(const Projection<T>& p, const T* x, const std::optional<DropoutRows>& dropout,
                const float* residual, int64_t rows, BlockScratch<T>& scratch, float* out) {
-  if (!dropout) {
-    CopyRows(residual, {rows, p.outputs}, out);
-    return ProjectForward(p, x, rows, out, Into::kAdd);
-  }
+  if (!dropout) return ProjectOnto(p, x, rows, residual, out);
   ProjectForward(p, x, rows, scratch.branch.data());
   AddDropped(*dropout, scratch.branch.data(), residual, {rows, p.outputs}, out);
 }
@@ -60,10 +57,10 @@ void AddBranch(const Projection<T>& p, const T* x, const std::optional<DropoutRo
 template <class T>
 const T* BranchGradient(const std::optional<DropoutRows>& dropout, const float* dx, int64_t rows, int64_t width,
                         BlockScratch<T>& scratch) {
+  if (dropout) DropGradient(*dropout, dx, {rows, width}, scratch.dbranch.data());
   if constexpr (std::is_same_v<T, float>) {
     if (!dropout) return dx;
   }
-  DropGradient(dropout, dx, {rows, width}, scratch.dbranch.data());
   return scratch.dbranch.data();
 }
 
@@ -86,6 +83,11 @@ BlockScratch<T>::BlockScratch(const DecoderConfig& config, int64_t rows)
       dnarrow(rows * config.width),
       branch(config.dropout > 0 ? rows * config.width : 0),
       dbranch(config.dropout > 0 || !std::is_same_v<T, float> ? rows * config.width : 0) {}
+
+template <class T>
+T* RoundedGradient(const PassSeeds& seeds, BlockScratch<T>& scratch) {
+  return std::is_same_v<T, float> || seeds.p() > 0 ? nullptr : scratch.dbranch.data();
+}
 
 template <class T>
 struct Block<T>::Projections {
@@ -118,8 +120,9 @@ void Block<T>::Forward(PassShape shape, const Weights& weights, const PassSeeds&
             kept.middle.data());
 
   LayerNormForward(kept.middle.data(), rows, p.norm2, scratch.normal.data());
-  ProjectForward(p.inner, scratch.normal.data(), rows, kept.inner.data());
-  Gelus(Gelu::kTanh, kept.inner.data(), {rows, config_.inner()}, scratch.active.data());
+  ProjectForward(p.inner, scratch.normal.data(), rows, kept.inner.data(), [&](const RowsPart& part) {
+    Gelus(Gelu::kTanh, kept.inner.data(), config_.inner(), part, scratch.active.data());
+  });
   AddBranch(p.inner_out, scratch.active.data(), seeds.Rows(InnerOutPlace()), kept.middle.data(), rows, scratch,
             out);
 }
@@ -140,11 +143,13 @@ void Block<T>::FeedForwardBackward(int64_t rows, const Projections& p, const Pas
   T *normal = scratch.normal.data(), *dnormal = scratch.dnarrow.data();
   T *active = scratch.active.data(), *dinner = scratch.dinner.data();
   const T* d = BranchGradient(seeds.Rows(InnerOutPlace()), dx, rows, config_.width, scratch);
-  ProjectBackward(p.inner_out, d, rows, dinner);
-  GelusBackward(Gelu::kTanh, kept.inner.data(), {rows, config_.inner()}, dinner, active);
+  ProjectBackward(p.inner_out, d, rows, dinner, Into::kOverwrite, [&](const RowsPart& part) {
+    GelusBackward(Gelu::kTanh, kept.inner.data(), config_.inner(), part, dinner, active);
+  });
   AddProjectionGradients(p.inner_out, active, d, rows, gradients.inner_out, gradients.inner_out_bias);
   ProjectBackward(p.inner, dinner, rows, dnormal);
-  LayerNormBackward<T>({kept.middle.data(), dnormal, dx, gradients.norm2_gain, gradients.norm2_shift, normal},
+  LayerNormBackward<T>({kept.middle.data(), dnormal, dx, gradients.norm2_gain, gradients.norm2_shift, normal,
+                        RoundedGradient(seeds, scratch)},
                        rows, p.norm2);
   AddProjectionGradients<T>(p.inner, normal, dinner, rows, gradients.inner, gradients.inner_bias);
 }
@@ -164,11 +169,14 @@ void Block<T>::AttentionPartBackward(PassShape shape, const Projections& p, cons
   AttentionBackward(grads.out, arrays.q, arrays.k, arrays.v, arrays.out, LseOf(config_, shape, kept.lse.data()),
                     OptionsOf(seeds, AttentionPlace()), {grads.q, grads.k, grads.v, {}, {}});
   ProjectBackward(p.qkv, dqkv, rows, dnarrow);
-  LayerNormBackward<T>({kept.x.data(), dnarrow, dx, gradients.norm1_gain, gradients.norm1_shift, normal}, rows,
-                       p.norm1);
+  LayerNormBackward<T>({kept.x.data(), dnarrow, dx, gradients.norm1_gain, gradients.norm1_shift, normal,
+                        RoundedGradient(seeds, scratch)},
+                       rows, p.norm1);
   AddProjectionGradients<T>(p.qkv, normal, dqkv, rows, gradients.qkv, gradients.qkv_bias);
 }
 
+template float* RoundedGradient(const PassSeeds&, BlockScratch<float>&);
+template BFloat16* RoundedGradient(const PassSeeds&, BlockScratch<BFloat16>&);
 template struct BlockActivations<float>;
 template struct BlockActivations<BFloat16>;
 template struct BlockScratch<float>;

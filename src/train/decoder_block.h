@@ -42,6 +42,11 @@ struct BlockScratch {
   AlignedBuffer<T> dbranch;     // (rows, C): its gradient; empty for float without dropout
 };
 
+// Where whatever changes the residual stream's gradient in bfloat16 without dropout leaves it rounded too, for the
+// branch that takes it next; null for float and with dropout.
+template <class T>
+T* RoundedGradient(const PassSeeds& seeds, BlockScratch<T>& scratch);
+
 template <class T>
 class Block {
  public:
@@ -53,7 +58,7 @@ class Block {
   // kept.x (rows, C) -> out (rows, C).
   void Forward(PassShape shape, const Weights& weights, const PassSeeds& seeds, BlockActivations<T>& kept,
                BlockScratch<T>& scratch, float* out) const;
-  // dx: the gradient by out becomes that by x. gradients are added to.
+  // dx: the gradient by out becomes that by x; RoundedGradient, where there is one, follows it. gradients are added to.
   void Backward(PassShape shape, const Weights& weights, const PassSeeds& seeds,
                 const BlockActivations<T>& kept, BlockScratch<T>& scratch, float* dx,
                 const Gradients& gradients) const;

@@ -122,12 +122,14 @@ TEST_P(BackwardOn, NormsInBFloat16AreThoseOfFloatRounded) {
   const LayerNormParameters parameters{gain.data(), shift.data(), kWidth, 1e-5f};
   std::vector<float> dx(x.size()), dgain(gain.size()), dshift(gain.size()), out(x.size()), forward(x.size());
   std::vector<float> dx16 = dx, dgain16 = dgain, dshift16 = dshift;
-  std::vector<BFloat16> out16(x.size()), forward16(x.size());
+  std::vector<BFloat16> out16(x.size()), forward16(x.size()), rounded(x.size());
   LayerNormBackward<float>({x.data(), wide.data(), dx.data(), dgain.data(), dshift.data(), out.data()}, kRows,
                            parameters);
   LayerNormBackward<BFloat16>(
-      {x.data(), dout.data(), dx16.data(), dgain16.data(), dshift16.data(), out16.data()}, kRows, parameters);
+      {x.data(), dout.data(), dx16.data(), dgain16.data(), dshift16.data(), out16.data(), rounded.data()}, kRows,
+      parameters);
   EXPECT_EQ(dx, dx16);
+  EXPECT_EQ(RoundedOnce(dx), Widened(rounded));
   EXPECT_EQ(dgain, dgain16);
   EXPECT_EQ(dshift, dshift16);
   EXPECT_EQ(RoundedOnce(out), Widened(out16));
@@ -148,10 +150,13 @@ TEST_P(BackwardOn, Gelu) {
   for (const Gelu kind : {Gelu::kErf, Gelu::kTanh}) {
     SCOPED_TRACE(kind == Gelu::kErf ? "erf" : "tanh");
     constexpr int64_t kRows = 7, kWidth = 41;
+    const RowsPart whole{0, kRows, 0, kWidth};
     const std::vector<float> x = Noise(1, kRows * kWidth, 16), dout = Noise(2, kRows * kWidth);
     std::vector<float> out(x.size()), again(x.size()), dx = dout;
-    Gelus(kind, x.data(), {kRows, kWidth}, out.data());
-    GelusBackward(kind, x.data(), {kRows, kWidth}, dx.data(), again.data());
+    Gelus(kind, x.data(), kWidth, whole, out.data());
+    GelusBackward(kind, x.data(), kWidth, {0, 3, 0, kWidth}, dx.data(), again.data());
+    GelusBackward(kind, x.data(), kWidth, {3, kRows - 3, 0, 20}, dx.data(), again.data());
+    GelusBackward(kind, x.data(), kWidth, {3, kRows - 3, 20, kWidth - 20}, dx.data(), again.data());
     Doubles expected, slope;
     for (size_t i = 0; i < x.size(); ++i) {
       expected.push_back(GeluInDouble(kind, x[i]));
@@ -167,7 +172,8 @@ TEST_P(BackwardOn, GeluFarOut) {
   for (const Gelu kind : {Gelu::kErf, Gelu::kTanh}) {
     const std::vector<float> x = {1e20f, 3e38f, 60, -60, -1e20f, -3e38f, 0};
     std::vector<float> dx(x.size(), 1.0f), out(x.size());
-    GelusBackward(kind, x.data(), {1, static_cast<int64_t>(x.size())}, dx.data(), out.data());
+    const auto width = static_cast<int64_t>(x.size());
+    GelusBackward(kind, x.data(), width, {0, 1, 0, width}, dx.data(), out.data());
     EXPECT_EQ(dx, (std::vector<float>{1, 1, 1, 0, 0, 0, 0.5f}));
     EXPECT_EQ(out, (std::vector<float>{1e20f, 3e38f, 60, 0, 0, 0, 0}));
   }
@@ -179,8 +185,8 @@ TEST_P(BackwardOn, GeluInBFloat16IsThatOfFloatRounded) {
   const std::vector<float> wide = Widened(x);
   std::vector<BFloat16> dx16 = dout, out16(x.size());
   std::vector<float> dx = Widened(dout), out(x.size());
-  GelusBackward(Gelu::kTanh, x.data(), {1, kWidth}, dx16.data(), out16.data());
-  GelusBackward(Gelu::kTanh, wide.data(), {1, kWidth}, dx.data(), out.data());
+  GelusBackward(Gelu::kTanh, x.data(), kWidth, {0, 1, 0, kWidth}, dx16.data(), out16.data());
+  GelusBackward(Gelu::kTanh, wide.data(), kWidth, {0, 1, 0, kWidth}, dx.data(), out.data());
   EXPECT_EQ(Widened(dx16), RoundedOnce(dx));
   EXPECT_EQ(Widened(out16), RoundedOnce(out));
 }
@@ -239,7 +245,7 @@ void CheckProjection(const std::vector<T>& x, const std::vector<T>& weight, cons
   const Projection<T> projection{weight.data(), bias.data(), size.inputs, size.outputs, order};
   std::vector<float> y(dy.size(), 0.5f), dx(x.size()), dweight(weight.size(), 0.25f),
       dbias(bias.size(), 0.125f);
-  ProjectForward(projection, x.data(), size.rows, y.data(), Into::kAdd);
+  ProjectOnto(projection, x.data(), size.rows, y.data(), y.data());
   ProjectBackward(projection, dy.data(), size.rows, dx.data());
   AddProjectionGradients(projection, x.data(), dy.data(), size.rows, dweight.data(), dbias.data());
 

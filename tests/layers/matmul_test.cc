@@ -5,6 +5,7 @@
 #include <tuple>
 #include <vector>
 
+#include "kernels/pair_matmul.h"
 #include "layers/noise.h"
 #include "runtime/cpu.h"
 #include "runtime/half.h"
@@ -85,6 +86,46 @@ TEST(MatMul, OnOneDnn) {
   CheckAll(MatMul, DType::kF32);
 }
 
+TEST(MatMul, OnPairs) {
+  const std::vector<Isa> isas = SupportedIsas();
+  if (!HasPairMatMul(isas.back())) GTEST_SKIP() << "no tiles of bfloat16 here";
+  CheckAll(PairMatMul, DType::kBF16);
+  // Several blocks in both directions that share their columns, and pieces of depth.
+  const Size s{1100, 400, 530};
+  const std::vector<BFloat16> a = Rounded(Noise(1, s.m * s.k)), b = Rounded(Noise(2, s.k * s.n));
+  for (const Layout b_layout : {Layout::kRows, Layout::kColumns}) {
+    Check<BFloat16, float>(PairMatMul, s, Layout::kRows, b_layout, a, b, 2e-5);
+  }
+}
+
+// What goes with a product: a residual, sums of b's columns, and work on each part, once.
+template <class T>
+void CheckCompany(Size s, Layout a_layout, const std::vector<T>& a, const std::vector<T>& b, double tolerance) {
+  std::vector<float> c(static_cast<size_t>(s.m * s.n)), plain = c, residual = Noise(5, s.m * s.n);
+  std::vector<float> sums = Noise(6, s.n), expected_sums = sums;
+  std::vector<int> seen(c.size());
+  MatMul({a.data(), a_layout}, b.data(), Product(s.m, s.n, s.k, plain.data()));
+  Product product(s.m, s.n, s.k, c.data());
+  product.residual = residual.data();
+  product.column_sums = sums.data();
+  product.then = [&](const RowsPart& part) {
+    for (int64_t r = part.row; r < part.row + part.rows; ++r) {
+      for (int64_t j = part.column; j < part.column + part.columns; ++j) {
+        const auto at = static_cast<size_t>(r * s.n + j);
+        EXPECT_EQ(c[at], plain[at] + residual[at]);
+        ++seen[at];
+      }
+    }
+  };
+  MatMul({a.data(), a_layout}, b.data(), product);
+  EXPECT_EQ(seen, std::vector<int>(seen.size(), 1));
+  for (int64_t j = 0; j < s.n; ++j) {
+    double sum = expected_sums[static_cast<size_t>(j)];
+    for (int64_t k = 0; k < s.k; ++k) sum += At(b, Layout::kRows, s.k, s.n, k, j);
+    EXPECT_NEAR(sums[static_cast<size_t>(j)], sum, tolerance) << j;
+  }
+}
+
 class MatMulOn : public testing::TestWithParam<Isa> {};
 
 TEST_P(MatMulOn, Tiles) {
@@ -92,6 +133,20 @@ TEST_P(MatMulOn, Tiles) {
   ForceIsa(GetParam());
   CheckAll(TileMatMul, DType::kF32);
   CheckAll(TileMatMul, DType::kBF16);
+  ForceIsa(chosen);
+}
+
+TEST_P(MatMulOn, Company) {
+  const Isa chosen = ChosenIsa();
+  ForceIsa(GetParam());
+  for (const Size s : {Size{97, 66, 33}, {1100, 401, 40}, {40, 33, 1100}}) {
+    const std::vector<float> a = Noise(1, s.m * s.k), b = Noise(2, s.k * s.n);
+    for (const Layout a_layout : {Layout::kRows, Layout::kColumns}) {
+      SCOPED_TRACE(testing::Message() << s.m << " x " << s.n << " x " << s.k << " " << int(a_layout));
+      CheckCompany(s, a_layout, a, b, 1e-4);
+      CheckCompany(s, a_layout, Rounded(a), Rounded(b), 1e-4);
+    }
+  }
   ForceIsa(chosen);
 }
 
