@@ -16,6 +16,7 @@
 #include "hwy/highway.h"
 #include "kernels/backward-inl.h"
 #include "kernels/multiply-inl.h"
+#include "kernels/row-inl.h"
 #include "kernels/score-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -67,16 +68,6 @@ void BeginTile(const BackwardTile& tile, const PackKernels& pack, BackwardScratc
   pack.keys(from.v, tile.first, tile.count, scratch.layout.dv, parts.values);
   std::fill_n(parts.dk, tile.held * parts.d_stride, 0.0f);
   std::fill_n(parts.dv, tile.held * parts.dv_stride, 0.0f);
-}
-
-bool AllFinite(const float* values, int64_t count) {
-  const F32 tag;
-  VecF32 lost = hn::Zero(tag);
-  for (int64_t i = 0; i < count; i += Lanes()) {
-    const VecF32 value = hn::LoadU(tag, values + i);
-    lost = hn::Or(lost, hn::Sub(value, value));  // NaN for NaN and infinities, else zero
-  }
-  return hn::AllTrue(tag, hn::Eq(lost, hn::Zero(tag)));
 }
 
 void KeepFinite(const float* values, int64_t count, float* to) {

@@ -15,6 +15,7 @@
 #include "hwy/highway.h"
 #include "kernels/math-inl.h"
 #include "kernels/multiply-inl.h"
+#include "kernels/row-inl.h"
 #include "kernels/score-inl.h"
 #include "kernels/softmax-inl.h"
 #include "kernels/stream-inl.h"
@@ -30,12 +31,6 @@ void DropTile(const Block& block, int64_t tile_first, const GroupRanges& ranges,
     const Range span = WholeSteps(ranges.group[r / kTileRows]);
     if (!span.empty()) DropWeights(*block.rules, block.rows[r], tile_first, span, weights + r * kScoreStride);
   }
-}
-
-// exp(s - s) as RowExp has it for a row whose base is s: 1, but for the rounding of the base.
-float ExpOfBase(float s) {
-  if (!(std::abs(s) <= kLargestBase)) return 1.0f;
-  return hn::GetLane(RowExp(s)(F32(), hn::Set(F32(), s)));
 }
 
 // A total whose maximum is -inf is empty, and its `out` means nothing.

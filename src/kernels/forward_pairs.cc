@@ -28,6 +28,7 @@
 #include "kernels/pair_products-inl.h"
 #include "kernels/pair_softmax-inl.h"
 #include "kernels/pair_values-inl.h"
+#include "kernels/row-inl.h"
 #include "kernels/score-inl.h"
 #include "kernels/transpose-inl.h"
 #include "kernels/weights-inl.h"
@@ -218,15 +219,6 @@ void AddPacked(const Item& item, const BFloat16* weights, const BFloat16* packed
   }
 }
 
-bool AllFinite(const float* values, int64_t count) {
-  __m512 lost = _mm512_setzero_ps();
-  for (int64_t i = 0; i < count; i += 16) {
-    const __m512 value = _mm512_loadu_ps(values + i);
-    lost = _mm512_or_ps(lost, _mm512_sub_ps(value, value));  // NaN for NaN and infinities, else zero
-  }
-  return _mm512_cmp_ps_mask(lost, lost, _CMP_UNORD_Q) == 0;
-}
-
 // O += P V of few rows and `keys` keys, whose values are read where they lie. A value that is not finite shows in O
 // whatever its weight: then O stays as it was, and false comes back.
 bool AddInPlace(const Strided& v, int64_t first, int64_t keys, const BFloat16* weights, int64_t rows, int64_t channels,
@@ -300,12 +292,6 @@ void StreamTile(const Block& block, int64_t tile_first, Scratch& scratch) noexce
   const auto stream = block.layout->row_sums == RowSums::kExact ? &StreamItems<RowSums::kExact, Products>
                                                                 : &StreamItems<RowSums::kForOutput, Products>;
   stream(block, tile_first, Items(block, tile_first), scratch);
-}
-
-// exp(s - s) as a row whose base is s has it: 1, but for the rounding of the base.
-float ExpOfBase(float s) {
-  if (!(std::abs(s) <= kLargestBase)) return 1.0f;
-  return hn::GetLane(RowExp(s)(F32(), hn::Set(F32(), s)));
 }
 
 void PackQueries(const Block& block, BFloat16* to) {

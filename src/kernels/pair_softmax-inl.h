@@ -18,6 +18,7 @@
 #include "kernels/math-inl.h"
 #include "kernels/pair_power-inl.h"
 #include "kernels/pairs.h"
+#include "kernels/row-inl.h"
 #include "kernels/score-inl.h"
 #include "kernels/weights-inl.h"
 
@@ -120,17 +121,6 @@ HWY_INLINE void ExpRow(const float* s, int64_t count, float factor, float shift,
     const __m512bh pairs = _mm512_cvtne2ps_pbh(p[1], p[0]);
     std::memcpy(weights + j, &pairs, sizeof(pairs));
   }
-}
-
-// exp(from - to), for what counts under the base `from` to count under `to`.
-inline float Rescale(float from, float to) {
-  if (from == to) return 1.0f;
-  return hn::GetLane(Exp2(F32(), hn::Set(F32(), static_cast<float>(LogOfBase(from) - LogOfBase(to)))));
-}
-
-inline void ScaleRow(float factor, float* row, int64_t width) {
-  const __m512 f = _mm512_set1_ps(factor);
-  for (int64_t c = 0; c < width; c += 16) _mm512_storeu_ps(row + c, _mm512_mul_ps(_mm512_loadu_ps(row + c), f));
 }
 
 inline float MaxOf(const float* s, int64_t count) {

@@ -16,6 +16,7 @@
 #include "hwy/highway.h"
 #include "kernels/block.h"
 #include "kernels/math-inl.h"
+#include "kernels/row-inl.h"
 #include "kernels/score-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -113,18 +114,6 @@ HWY_INLINE VecF32 ExpOfRow(float* s, Range span, float base) {
     sum[n] = hn::Add(sum[n], p);
   });
   return hn::Add(hn::Add(sum[0], sum[1]), hn::Add(sum[2], sum[3]));
-}
-
-// exp(from - to), for sums of RowExp under the base `from` to count under `to`: with the roundings that RowExp had,
-// so that keys of different tiles and splits weigh alike.
-HWY_INLINE float Rescale(float from, float to) {
-  return hn::GetLane(Exp2(F32(), hn::Set(F32(), static_cast<float>(LogOfBase(from) - LogOfBase(to)))));
-}
-
-HWY_INLINE void ScaleRow(float factor, float* row, int64_t width) {
-  const F32 tag;
-  const VecF32 f = hn::Set(tag, factor);
-  for (int64_t c = 0; c < width; c += Lanes()) hn::StoreU(hn::Mul(hn::LoadU(tag, row + c), f), tag, row + c);
 }
 
 // A row whose maximum, old or new, is too large for RowExp, or infinite or NaN, alone; its scores are brought down to
