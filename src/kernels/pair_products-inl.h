@@ -8,6 +8,7 @@
 #define QKV_KERNELS_PAIR_PRODUCTS_INL_H_
 #endif
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -15,6 +16,7 @@
 #include "hwy/highway.h"
 #include "kernels/multiply-inl.h"
 #include "kernels/pairs.h"
+#include "kernels/project_pairs.h"
 
 HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512bf16")
 namespace qkv {
@@ -30,18 +32,49 @@ struct PairProduct {
   Start start;          // kAdd: c is where the chains begin
 };
 
+// Rows times a piece of a panel of 64 columns (kernels/project_pairs.h).
+struct PanelProduct {
+  const BFloat16* a;  // element (r, k) at a[r * a_stride + k]
+  int64_t a_stride;
+  const BFloat16* b;    // (16 pairs, 64 columns, 2) for every step
+  float* c;             // (rows, 64)
+  int64_t rows, steps;  // rows <= kPanelRows of the class that multiplies
+  Start start;          // kAdd: c is where the chains begin
+};
+
+// Lines of memory that will be read soon, to be asked for while others are multiplied. They stand in four
+// streams, pages apart: the processor itself fetches ahead within each page (two cores read 49 GB/s with four
+// streams, 38 with one). Asking past the end of memory does no harm.
+class Ahead {
+ public:
+  Ahead(const void* from, int64_t bytes) : next_(static_cast<const char*>(from)), stream_(bytes / kStreams) {}
+
+  // One quarter after the other asks for kLines lines each; four of them are kLines lines of each stream.
+  template <int kLines>
+  HWY_INLINE void Ask(int quarter) const {
+    QKV_UNROLL for (int i = quarter * kLines; i < (quarter + 1) * kLines; ++i) {
+      __builtin_prefetch(next_ + i % kStreams * stream_ + i / kStreams * kLine, /*rw=*/0, /*locality=*/2);
+    }
+  }
+  template <int kLines>
+  HWY_INLINE void AskAll() {
+    QKV_UNROLL for (int quarter = 0; quarter < 4; ++quarter) Ask<kLines>(quarter);
+    Advance(kLines);
+  }
+  HWY_INLINE void Advance(int64_t lines) { next_ += lines * kLine; }
+
+ private:
+  static constexpr int kStreams = 4;
+  static constexpr int64_t kLine = 64;  // bytes
+  const char* next_;
+  int64_t stream_;  // bytes from one to the next
+};
+
 // AMX. Registers 0-3 hold c, 4 and 5 rows of a, 6 and 7 the columns of b. The instructions stand here as
 // assembly: compilers know them only where the whole function may use AMX.
 class TileProducts {
  public:
-  TileProducts() {
-    struct alignas(64) {
-      uint8_t palette = 1, start_row = 0, reserved[14] = {};
-      uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-      uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-    } shapes;
-    asm volatile("ldtilecfg %0" : : "m"(shapes));
-  }
+  TileProducts() { Configure(kPanelRows); }
   ~TileProducts() { asm volatile("tilerelease" : : : "memory"); }
   TileProducts(const TileProducts&) = delete;
   TileProducts& operator=(const TileProducts&) = delete;
@@ -84,6 +117,31 @@ class TileProducts {
     ForTiles<kTiles>([&](auto n) { Store<n()>(c + n() * 16 * 16, 64); });
   }
 
+  static constexpr int64_t kPanelRows = 16;  // as many as a register has
+
+  // Asks for kLines lines of each stream with every 16 columns of a step.
+  template <int kLines>
+  void MultiplyPanel(const PanelProduct& p, Ahead ahead) {
+    if (p.rows != rows_) Configure(p.rows);
+    constexpr int64_t kColumnBytes = kPairPanelColumns * 4;
+    ForTiles<4>([&](auto n) {
+      if (p.start == Start::kZero)
+        Zero<n()>();
+      else
+        Load<n()>(p.c + n() * kPairColumns, kColumnBytes);
+    });
+    const BFloat16 *a = p.a, *b = p.b;
+    for (int64_t step = 0; step < p.steps; ++step, a += kPairDepth, b += kPairDepth * kPairPanelColumns) {
+      Load<4>(a, p.a_stride * 2);
+      ForTiles<4>([&](auto n) {
+        Load<5 + n() % 3>(b + n() * 2 * kPairColumns, kColumnBytes);
+        Dot<n(), 4, 5 + n() % 3>();
+        ahead.AskAll<kLines>();
+      });
+    }
+    ForTiles<4>([&](auto n) { Store<n()>(p.c + n() * kPairColumns, kColumnBytes); });
+  }
+
   // c (rows, 16 kTiles channels) += weights times values in pair tiles, `group` elements from 16 channels to
   // the next.
   template <int kTiles>
@@ -101,6 +159,18 @@ class TileProducts {
   }
 
  private:
+  // Registers 5 to 7 have 16 rows, the others so many.
+  void Configure(int64_t rows) {
+    struct alignas(64) {
+      uint8_t palette = 1, start_row = 0, reserved[14] = {};
+      uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+      uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+    } shapes;
+    std::fill_n(shapes.rows, 5, static_cast<uint8_t>(rows));
+    asm volatile("ldtilecfg %0" : : "m"(shapes));
+    rows_ = rows;
+  }
+
   template <int kRegister>
   static HWY_INLINE void Load(const void* from, int64_t row_bytes) {
     asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(row_bytes), "i"(kRegister) : "memory");
@@ -163,6 +233,7 @@ class TileProducts {
     asm volatile("tdpbf16ps %tmm6, %tmm5, %tmm2");
     asm volatile("tdpbf16ps %tmm7, %tmm5, %tmm3");
   }
+
   static HWY_INLINE void End(const PairProduct& p) {
     const int64_t bytes = p.c_stride * 4;
     Store<0>(p.c, bytes);
@@ -171,6 +242,8 @@ class TileProducts {
     Store<2>(p.c + 16 * p.c_stride, bytes);
     Store<3>(p.c + 16 * p.c_stride + 16, bytes);
   }
+
+  int64_t rows_ = 0;  // of registers 0 to 4
 };
 
 // AVX-512: vdpbf16ps, twelve rows at a time.
@@ -185,7 +258,57 @@ class DotProducts {
     for (; r < p.rows; ++r) Rows<1>(p, r);
   }
 
+  static constexpr int64_t kPanelRows = 6;  // 24 sums, 4 vectors of the panel and a broadcast fill 29 registers
+
+  // Asks for kLines lines with every pair of inputs: as many as the tiles do.
+  template <int kLines>
+  void MultiplyPanel(const PanelProduct& p, const Ahead& ahead) const {
+    constexpr void (*kPanels[])(const PanelProduct&, Ahead) = {PanelRows<1, kLines>, PanelRows<2, kLines>,
+                                                               PanelRows<3, kLines>, PanelRows<4, kLines>,
+                                                               PanelRows<5, kLines>, PanelRows<6, kLines>};
+    kPanels[p.rows - 1](p, ahead);
+  }
+
  private:
+  template <int kRows, int kLines>
+  static HWY_NOINLINE void PanelRows(const PanelProduct& p, Ahead ahead) {
+    const BFloat16 *a = p.a, *b = p.b;
+    float* c = p.c;
+    __m512 sum[kRows][4];
+    QKV_UNROLL for (int r = 0; r < kRows; ++r) {
+      QKV_UNROLL for (int n = 0; n < 4; ++n) {
+        sum[r][n] = p.start == Start::kZero ? _mm512_setzero_ps()
+                                            : _mm512_loadu_ps(c + r * kPairPanelColumns + n * kPairColumns);
+      }
+    }
+    for (int64_t k = 0; k < p.steps * kPairDepth; k += 8, ahead.Advance(kLines)) {
+      QKV_UNROLL for (int pair = 0; pair < 4; ++pair, b += 2 * kPairPanelColumns) {
+        ahead.Ask<kLines>(pair);
+        AddPair<kRows>(a + k + 2 * pair, p.a_stride, b, sum);
+      }
+    }
+    QKV_UNROLL for (int r = 0; r < kRows; ++r) {
+      QKV_UNROLL for (int n = 0; n < 4; ++n) {
+        _mm512_storeu_ps(c + r * kPairPanelColumns + n * kPairColumns, sum[r][n]);
+      }
+    }
+  }
+  template <int kRows>
+  static HWY_INLINE void AddPair(const BFloat16* a, int64_t a_stride, const BFloat16* b,
+                                 __m512 (&sum)[kRows][4]) {
+    __m512 column[4];
+    QKV_UNROLL for (int n = 0; n < 4; ++n) column[n] = _mm512_loadu_ps(b + n * 2 * kPairColumns);
+    QKV_UNROLL for (int r = 0; r < kRows; ++r) {
+      const __m512bh factor = Broadcast(a + r * a_stride);
+      QKV_UNROLL for (int n = 0; n < 4; ++n) sum[r][n] = _mm512_dpbf16_ps(sum[r][n], factor, Pairs(column[n]));
+    }
+  }
+  static HWY_INLINE __m512bh Broadcast(const BFloat16* from) {
+    int32_t pair;
+    std::memcpy(&pair, from, sizeof(pair));
+    return Pairs(_mm512_castsi512_ps(_mm512_set1_epi32(pair)));
+  }
+
   template <int kRows>
   static HWY_NOINLINE void Rows(const PairProduct& p, int64_t first) {
     const BFloat16* a = p.a + first * p.a_stride;
@@ -201,9 +324,7 @@ class DotProducts {
       const __m512 column0 = _mm512_loadu_ps(p.b[0] + k * kPairColumns);
       const __m512 column1 = _mm512_loadu_ps(p.b[1] + k * kPairColumns);
       QKV_UNROLL for (int r = 0; r < kRows; ++r) {
-        int32_t pair;
-        std::memcpy(&pair, a + r * p.a_stride + k, sizeof(pair));
-        const __m512bh factor = Pairs(_mm512_castsi512_ps(_mm512_set1_epi32(pair)));
+        const __m512bh factor = Broadcast(a + r * p.a_stride + k);
         sum[r][0] = _mm512_dpbf16_ps(sum[r][0], factor, Pairs(column0));
         sum[r][1] = _mm512_dpbf16_ps(sum[r][1], factor, Pairs(column1));
       }

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "kernels/pairs.h"
 #include "layers/linear_backend.h"
 #include "layers/onednn.h"
 #include "layers/panels.h"
@@ -85,6 +86,12 @@ class PackedWeight {
   // The first layout's, which never moves.
   const void* data() const { return packed_.front().storage.data(); }
 
+  // Whether the first layout is that of kernels/project_pairs.h.
+  bool IsInPairPanels(int64_t inputs, int64_t outputs) const {
+    const memory::desc panels({inputs, outputs}, memory::data_type::bf16, memory::format_tag::BA16a64b2a);
+    return packed_.front().view.get_desc() == panels;
+  }
+
   // Whether the first layout is that of kernels/project.h: 64 outputs for each input in turn, inputs not padded.
   bool IsInPanels(int64_t inputs, int64_t outputs, int64_t columns) const {
     const memory::desc panels({inputs, outputs}, kFloat, memory::format_tag::BA16a64b);
@@ -162,14 +169,11 @@ class OneDnnBackend : public LinearBackend {
       bias_ = p.Bias();
       bias_view_ = memory(BiasShape(outputs_), Cpu(), bias_.data());
     }
-    const PanelKernel kernel = ChosenPanelKernel();
-    if (dtype_ == DType::kF32 && weight_.IsInPanels(inputs_, outputs_, kernel.columns)) {
-      panels_ = {static_cast<const float*>(weight_.data()), bias_.data(), inputs_, outputs_, kernel};
-    }
+    UsePanels();
   }
 
   void Run(ConstRows x, int64_t rows, Rows y, Into into) const override try {
-    if (panels_.packed != nullptr && rows <= kFewRows) return MultiplyPanels(panels_, x, rows, y, into);
+    if (rows <= few_rows_) return MultiplyFew(x, rows, y, into);
     const auto multiply = Cache().Get(Key(rows, into, bias_.size() > 0, y.dtype));
     const ConstRows typed_x = Convert(x, rows * inputs_, dtype_);
     std::unordered_map<int, memory> arguments{
@@ -190,8 +194,29 @@ class OneDnnBackend : public LinearBackend {
  private:
   static constexpr int64_t kUsualRows = 64;  // whose layout is packed first
   // With few rows, reading the weight takes as long as multiplying. oneDNN does one and then the other, our tiles both
-  // at once: they win up to about so many rows.
-  static constexpr int64_t kFewRows = 64;
+  // at once: they win up to about so many rows. In bfloat16 that depends on where the weight is read from: from about
+  // 4 MiB on it is not in the second-level caches any more when it is needed again.
+  static constexpr int64_t kFewRows = 64, kFewPairRows = 32, kFewPairRowsOfLarge = kPairPanelRows;
+  static constexpr int64_t kLargeWeight = int64_t{4} << 20;  // bytes
+
+  void UsePanels() {
+    const Isa isa = ChosenIsa();
+    const PanelKernel kernel = ChosenPanelKernel();
+    if (dtype_ == DType::kF32 && weight_.IsInPanels(inputs_, outputs_, kernel.columns)) {
+      panels_ = {static_cast<const float*>(weight_.data()), bias_.data(), inputs_, outputs_, kernel};
+      few_rows_ = kFewRows;
+    }
+    if (dtype_ == DType::kBF16 && HasPairKernels(isa) && weight_.IsInPairPanels(inputs_, outputs_)) {
+      const auto* packed = static_cast<const BFloat16*>(weight_.data());
+      pairs_ = {packed, bias_.data(), inputs_, outputs_, PairPanelKernelFor(isa)};
+      few_rows_ = inputs_ * outputs_ * int64_t{sizeof(BFloat16)} < kLargeWeight ? kFewPairRows : kFewPairRowsOfLarge;
+    }
+  }
+
+  void MultiplyFew(ConstRows x, int64_t rows, Rows y, Into into) const {
+    if (dtype_ == DType::kBF16) return MultiplyPanels(pairs_, x, rows, y, into);
+    MultiplyPanels(panels_, x, rows, y, into);
+  }
 
   MultiplyKey Key(int64_t rows, Into into, bool biased, DType y_dtype) const {
     return {rows, inputs_, outputs_, into, biased, dtype_, y_dtype, Threads()};
@@ -202,7 +227,9 @@ class OneDnnBackend : public LinearBackend {
   PackedWeight weight_;
   AlignedBuffer<float> bias_;
   memory bias_view_;
-  Panels<float> panels_;  // over the same weight, where its layout is theirs
+  int64_t few_rows_ = 0;  // up to so many are multiplied by our tiles, over the same weight: one of these
+  Panels<float> panels_;
+  PairPanels pairs_;
 };
 
 // oneDNN may use no better instructions than the rest. It takes the limit before its first use only.

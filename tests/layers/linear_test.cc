@@ -177,9 +177,44 @@ void CheckBFloat16(Backend make, const Case& c) {
   }
 }
 
+// With few rows on the project's own tiles, with the instructions of either set.
 TEST(OneDnn, MultipliesInBFloat16WhereTheMachineCan) {
   if (!OneDnnRunsBFloat16()) GTEST_SKIP() << "no instructions for bfloat16 here";
-  for (const Case& c : Cases()) CheckBFloat16(MakeOneDnnBackend, c);
+  const Isa chosen = ChosenIsa();
+  for (Isa isa : SupportedIsas()) {
+    ForceIsa(isa);
+    if (!OneDnnRunsBFloat16()) continue;
+    SCOPED_TRACE(NameOf(isa));
+    for (const Case& c : Cases()) CheckBFloat16(MakeOneDnnBackend, c);
+  }
+  ForceIsa(chosen);
+}
+
+// A weight of 4 MiB, of which up to 96 rows are few.
+TEST(OneDnn, GivesFewRowsOfBFloat16TheSameBitsForAnyThreadsAndRows) {
+  if (!OneDnnRunsBFloat16()) GTEST_SKIP() << "no instructions for bfloat16 here";
+  constexpr int64_t kInputs = 1030, kOutputs = 2100, kRows = 96;
+  const int before = Threads();
+  const std::vector<float> weight = Noise(1, kInputs * kOutputs), bias = Noise(2, kOutputs);
+  const std::vector<float> x = Widened(Rounded(Noise(3, kRows * kInputs)));
+  const auto backend = Make(MakeOneDnnBackend, {weight.data(), bias.data(), kInputs, kOutputs, DType::kBF16});
+  std::vector<float> all(kRows * kOutputs);
+  backend->Run(x.data(), kRows, all.data(), Into::kOverwrite);
+  const std::vector<float> rounded = Widened(Rounded(weight));
+  const Matrix p{rounded.data(), bias.data(), kInputs, kOutputs};
+  for (int64_t i = 0; i < kRows * kOutputs; i += 97) {
+    const auto [value, tolerance] = Expected(p, x.data() + i / kOutputs * kInputs, i % kOutputs);
+    ASSERT_NEAR(all[static_cast<size_t>(i)], value, tolerance) << "element " << i;
+  }
+  for (int threads : {1, 2, 3, 8}) {
+    SetThreads(threads);
+    for (int64_t rows : {1, 16, 50, 96}) {
+      std::vector<float> y(static_cast<size_t>(rows * kOutputs));
+      backend->Run(x.data(), rows, y.data(), Into::kOverwrite);
+      EXPECT_TRUE(std::equal(y.begin(), y.end(), all.begin())) << rows << " rows, " << threads << " threads";
+    }
+  }
+  SetThreads(before);
 }
 
 TEST(Tiles, KeepBFloat16AndMultiplyFloat32OnEveryInstructionSet) {
