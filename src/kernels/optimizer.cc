@@ -48,20 +48,34 @@ double Squares(const float* x, int64_t count) {
   return sum;
 }
 
-// 64 rows at a time, whose sum is then added: short chains of additions keep the rounding errors small.
+// The sums of kVectors vectors of columns, the last of which may end early.
+template <int kVectors, class T>
+HWY_INLINE void AddStripe(const T* x, int64_t rows, int64_t columns, int64_t stride, float* sums) {
+  const int64_t lanes = FloatLanes();
+  FloatVec part[kVectors];
+  for (FloatVec& sum : part) sum = hn::Zero(FloatTag());
+  for (int64_t r = 0; r < rows; ++r, x += stride) {
+    for (int64_t v = 0; v < kVectors; ++v) {
+      part[v] = hn::Add(part[v], LoadFirst(x + v * lanes, columns - v * lanes));
+    }
+  }
+  for (int64_t v = 0; v < kVectors; ++v) {
+    float* to = sums + v * lanes;
+    StoreFirst(hn::Add(LoadFirst(to, columns - v * lanes), part[v]), to, columns - v * lanes);
+  }
+}
+
+// 64 rows at a time, whose sum is then added: short chains of additions keep the rounding errors small. Several vectors
+// side by side, so that memory is read along its rows.
 template <class T>
 void ColumnSums(const T* x, int64_t rows, int64_t columns, int64_t stride, float* sums) {
-  constexpr int64_t kRows = 64;
-  for (int64_t c = 0; c < columns; c += FloatLanes()) {
-    const int64_t some = columns - c;
-    FloatVec total = LoadFirst(sums + c, some);
-    for (int64_t first = 0; first < rows; first += kRows) {
-      FloatVec part = hn::Zero(FloatTag());
-      const int64_t last = std::min(rows, first + kRows);
-      for (int64_t r = first; r < last; ++r) part = hn::Add(part, LoadFirst(x + r * stride + c, some));
-      total = hn::Add(total, part);
-    }
-    StoreFirst(total, sums + c, some);
+  constexpr int64_t kRows = 64, kVectors = 8;
+  const int64_t wide = kVectors * FloatLanes();
+  for (int64_t first = 0; first < rows; first += kRows, x += kRows * stride) {
+    const int64_t some = std::min(kRows, rows - first);
+    int64_t c = 0;
+    for (; c + wide <= columns; c += wide) AddStripe<kVectors>(x + c, some, wide, stride, sums + c);
+    for (; c < columns; c += FloatLanes()) AddStripe<1>(x + c, some, columns - c, stride, sums + c);
   }
 }
 

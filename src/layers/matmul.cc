@@ -81,7 +81,7 @@ void MultiplyBlock(const Packing& a, const Packing& b, Span rows, Span columns, 
 
 template <class T>
 void AddSumsOf(const Matrix& b, int64_t rows, int64_t columns, float* sums) {
-  constexpr int64_t kColumns = 64;  // of a task: two cache lines of bfloat16, four of float32
+  constexpr int64_t kColumns = 128;  // of a task: enough for memory to be read along its rows
   const auto* first = static_cast<const T*>(b.data);
   ParallelFor((columns + kColumns - 1) / kColumns, [&](int64_t task, int) {
     const int64_t c = task * kColumns;
