@@ -1,5 +1,5 @@
-// Matrix products whose operands all change, as training has them: nothing is packed ahead. On oneDNN; on the
-// project's own tiles where oneDNN cannot run, or has no instructions for the type.
+// Matrix products whose operands all change, as training has them: nothing is packed ahead. In bfloat16 on AMX, on the
+// project's own tiles; else on oneDNN; on portable tiles where oneDNN cannot run, or has no instructions for the type.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Matrix products of bfloat16 on the project's own pair tiles: measured at 1.3 to 1.5 times oneDNN 2.6's speed
+// Matrix products of bfloat16 on the project's own pair tiles: measured at 1.2 to 1.5 times oneDNN 2.6's speed
 // in a training step, whose factors change and are not packed ahead, and what follows a product is done while
 // it is in the cache.
 #include <algorithm>
