@@ -10,7 +10,7 @@
 namespace qkv {
 
 BackwardRows::BackwardRows(const BackwardProblem& problem, const BackwardKernels& kernels)
-    : problem_(problem), kernels_(kernels), row_floats_(kernels.row_floats(problem.forward.layout)) {
+    : problem_(problem), kernels_(kernels) {
   const Problem& forward = problem.forward;
   int64_t rows = 0, blocks = 0;
   for (const Sequence& sequence : forward.sequences) {
@@ -31,7 +31,20 @@ BackwardRows::BackwardRows(const BackwardProblem& problem, const BackwardKernels
   backward_rows_.resize(static_cast<size_t>(rows));
   blocks_ = std::vector<BlockState>(static_cast<size_t>(blocks));
   if (!WritesInPlace()) dq_ = AlignedBuffer<float>(rows * forward.layout.d);
-  prepared_ = AlignedBuffer<float>(rows * row_floats_);
+  PlacePrepared();
+}
+
+void BackwardRows::PlacePrepared() {
+  int64_t floats = 0;
+  for (const BackwardJob& job : jobs_) {
+    if (job.head.key_values.length <= kBackwardKeys) continue;
+    for (int64_t block = 0; block < job.head.blocks(); ++block) {
+      const int64_t rows = std::min(job.head.block_rows, job.head.rows - block * job.head.block_rows);
+      blocks_[static_cast<size_t>(job.first_block + block)].prepared = floats;
+      floats += kernels_.prepared_floats(problem_.forward.layout, rows);
+    }
+  }
+  prepared_ = AlignedBuffer<float>(floats);
 }
 
 double BackwardRows::work() const {
@@ -96,10 +109,10 @@ void BackwardRows::PrepareBlock(const BackwardJob& job, int64_t block,
     std::fill_n(backward_rows_[n].dq, problem_.forward.layout.d, 0.0f);
     ++r;
   }
-  state.finite = kernels_.prepare_rows(BlockOf(job, block, 0));
+  if (state.prepared >= 0) state.finite = kernels_.prepare_rows(BlockOf(job, block, 0), prepared_.data() + state.prepared);
 }
 
-void BackwardRows::StoreBlock(const BackwardJob& job, int64_t block) {
+void BackwardRows::StoreBlock(const BackwardJob& job, int64_t block) const {
   const PhaseTimer timer(Phase::kRows);
   const BackwardBlock own = BlockOf(job, block, 0);
   for (int64_t r = 0; r < own.block.count; ++r) {
@@ -118,13 +131,14 @@ bool BackwardRows::Sees(const BackwardJob& job, int64_t block, int64_t tile) con
   return tile >= state.first_tile && tile < state.last_tile;
 }
 
-BackwardBlock BackwardRows::BlockOf(const BackwardJob& job, int64_t block, int64_t dbias_key) {
+BackwardBlock BackwardRows::BlockOf(const BackwardJob& job, int64_t block, int64_t dbias_key) const {
   const int64_t r = block * job.head.block_rows, count = std::min(job.head.block_rows, job.head.rows - r);
   const size_t n = static_cast<size_t>(job.first_row + r);
+  const BlockState& state = blocks_[static_cast<size_t>(job.first_block + block)];
   return {{&rows_[n], count, &problem_.forward.layout, &problem_.forward.rules, &job.head.key_values},
           &backward_rows_[n],
-          prepared_.data() + static_cast<int64_t>(n) * row_floats_,
-          blocks_[static_cast<size_t>(job.first_block + block)].finite,
+          state.prepared < 0 ? nullptr : prepared_.data() + state.prepared,
+          state.finite,
           problem_.dout.channel,
           dbias_key};
 }

@@ -36,7 +36,7 @@ class BackwardRows {
   void Finish(int threads);
 
   bool Sees(const BackwardJob& job, int64_t block, int64_t tile) const;
-  BackwardBlock BlockOf(const BackwardJob& job, int64_t block, int64_t dbias_key);
+  BackwardBlock BlockOf(const BackwardJob& job, int64_t block, int64_t dbias_key) const;
 
   // Calls add when the tile before has been added to the block's dQ; not at all once the call is cancelled.
   void AddInTurn(const BackwardJob& job, int64_t block, int64_t tile, const std::function<void()>& add);
@@ -50,12 +50,14 @@ class BackwardRows {
   struct BlockState {
     int64_t first_tile = 0, last_tile = 0;  // that its rows see
     std::atomic<int64_t> next_tile{0};      // whose turn it is
-    Values finite = Values::kFinite;        // of its rows
+    int64_t prepared = -1;                  // where its rows' floats begin; -1: there are none
+    Values finite = Values::kFinite;
   };
 
   void ForEachBlock(int threads, const std::function<void(const BackwardJob& job, int64_t block)>& body) const;
   void PrepareBlock(const BackwardJob& job, int64_t block, const std::function<float*(const Row&)>& dbias_of);
-  void StoreBlock(const BackwardJob& job, int64_t block);
+  void StoreBlock(const BackwardJob& job, int64_t block) const;
+  void PlacePrepared();
   void SumSink(int64_t head) const;
   float* DqOf(const BackwardJob& job, int64_t r, const Row& row);
   bool WritesInPlace() const { return problem_.dq.dtype == DType::kF32 && problem_.dq.channel == 1; }
@@ -68,8 +70,7 @@ class BackwardRows {
   std::vector<float> bias_sums_;  // or empty
   std::vector<BlockState> blocks_;
   AlignedBuffer<float> dq_;        // (rows, D), where dq itself cannot be added to
-  int64_t row_floats_;             // of prepared rows
-  AlignedBuffer<float> prepared_;  // (rows, row_floats)
+  AlignedBuffer<float> prepared_;  // rows that several tiles read
   std::atomic<bool> cancelled_{false};
 };
 

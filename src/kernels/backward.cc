@@ -28,6 +28,7 @@ namespace {
 struct Parts {
   int64_t d_stride, dv_stride;  // of rows of D and of Dv channels
   int64_t floats = 0;           // of all
+  float* prepared;              // RowOperands, where a block has none of its own
   float* queries;               // (rows, D), scaled, made finite
   float* douts;                 // (rows, Dv), likewise
   float* weights;               // (rows, keys): S, then P; rows kBackwardStride apart
@@ -48,6 +49,7 @@ struct Parts {
       floats += PaddedWidth(count, kAlignment / sizeof(float));
       return part;
     };
+    prepared = take(kMaxBlockRows * (d_stride + dv_stride));
     queries = take(kMaxBlockRows * d_stride), douts = take(kMaxBlockRows * dv_stride);
     weights = take(kMaxBlockRows * kBackwardStride), dscores = take(kMaxBlockRows * kBackwardStride);
     dq = take(kMaxBlockRows * d_stride), bias_sums = take(kMaxBlockRows);
@@ -75,25 +77,28 @@ void KeepFinite(const float* values, int64_t count, float* to) {
 }
 
 // A block's prepared rows: queries, scaled, then dO, each padded with zeros to whole panels.
+template <class T>
 struct RowOperands {
   int64_t d_stride, dv_stride;
-  float *queries, *douts;
+  T *queries, *douts;
 
-  explicit RowOperands(const BackwardBlock& block)
-      : d_stride(PaddedWidth(block.block.layout->d, PanelWidth())),
-        dv_stride(PaddedWidth(block.block.layout->dv, PanelWidth())),
-        queries(block.prepared),
-        douts(queries + block.block.count * d_stride) {}
+  RowOperands(const Layout& layout, int64_t rows, T* memory)
+      : d_stride(PaddedWidth(layout.d, PanelWidth())),
+        dv_stride(PaddedWidth(layout.dv, PanelWidth())),
+        queries(memory),
+        douts(memory + rows * d_stride) {}
 };
 
-int64_t RowFloats(const Layout& layout) noexcept {
-  return PaddedWidth(layout.d, PanelWidth()) + PaddedWidth(layout.dv, PanelWidth());
+int64_t PreparedFloats(const Layout& layout, int64_t rows) noexcept {
+  const int64_t floats = rows * (PaddedWidth(layout.d, PanelWidth()) + PaddedWidth(layout.dv, PanelWidth()));
+  return PaddedWidth(floats, kAlignment / sizeof(float));
 }
 
 // All that follows from dO is linear in it, so the rows' roundings are made good there.
-Values PrepareRows(const BackwardBlock& block) noexcept {
+Values PrepareRows(const BackwardBlock& block, float* prepared) noexcept {
+  const PhaseTimer timer(Phase::kRows);
   const Layout& layout = *block.block.layout;
-  const RowOperands to(block);
+  const RowOperands to(layout, block.block.count, prepared);
   for (int64_t r = 0; r < block.block.count; ++r) {
     float* query = to.queries + r * to.d_stride;
     float* dout = to.douts + r * to.dv_stride;
@@ -102,7 +107,7 @@ Values PrepareRows(const BackwardBlock& block) noexcept {
     std::fill(query + layout.d, query + to.d_stride, 0.0f);
     std::fill(dout + layout.dv, dout + to.dv_stride, 0.0f);
   }
-  const bool finite = AllFinite(block.prepared, block.block.count * RowFloats(layout));
+  const bool finite = AllFinite(prepared, block.block.count * (to.d_stride + to.dv_stride));
   return finite ? Values::kFinite : Values::kSomeNotFinite;
 }
 
@@ -152,7 +157,8 @@ void MultiplyRowsInto(int64_t count, const GroupRanges& ranges, const BackwardTi
 }
 
 // What is not finite in the rows is not for the products to multiply by zero: they get a copy without it.
-void MakeFinite(const BackwardBlock& block, const BackwardTile& tile, const Parts& parts, RowOperands& rows) {
+void MakeFinite(const BackwardBlock& block, const BackwardTile& tile, const Parts& parts,
+                RowOperands<const float>& rows) {
   const int64_t count = block.block.count, dv_stride = parts.dv_stride;
   AddNotFinite(
       block, tile, [&](int64_t r, int64_t c) { return rows.douts[r * dv_stride + c]; },
@@ -169,13 +175,15 @@ bool AddBlock(const BackwardBlock& block, const BackwardTile& tile, BackwardScra
   const Parts parts(scratch);
   const Layout& layout = scratch.layout;
   const int64_t count = block.block.count, d_stride = parts.d_stride, dv_stride = parts.dv_stride;
-  RowOperands rows(block);
+  const float* prepared = block.prepared == nullptr ? parts.prepared : block.prepared;
+  const Values finite = block.prepared == nullptr ? PrepareRows(block, parts.prepared) : block.finite;
+  RowOperands rows(layout, count, prepared);
   PhaseTimer timer(Phase::kScores);
   MultiplyKeys(count, ranges, layout.d, rows.queries, d_stride, parts.keys, parts.weights, kBackwardStride);
   MultiplyKeys(count, ranges, layout.dv, rows.douts, dv_stride, parts.values, parts.dscores, kBackwardStride);
   timer.Next(Phase::kSoftmax);
   Differentiate(block, tile, ranges, parts);
-  if (block.finite == Values::kSomeNotFinite) MakeFinite(block, tile, parts, rows);
+  if (finite == Values::kSomeNotFinite) MakeFinite(block, tile, parts, rows);
   timer.Next(Phase::kGradients);
   MultiplyRowsInto(count, ranges, tile, parts.weights, rows.douts, dv_stride, layout.dv, parts.dv);
   MultiplyRowsInto(count, ranges, tile, parts.dscores, rows.queries, d_stride, layout.d, parts.dk);
@@ -200,7 +208,7 @@ void StoreTile(const BackwardTile& tile, const GradientRows& dk, const GradientR
 }  // namespace
 
 BackwardKernels BackwardTable() {
-  return {{},         kMaxBlockRows, &ScratchFloats, &Statistic, &RowFloats, &PrepareRows,
+  return {{},         kMaxBlockRows, &ScratchFloats, &Statistic, &PreparedFloats, &PrepareRows,
           &BeginTile, &AddBlock,     &AddRows,       &StoreTile, &Store};
 }
 

@@ -37,7 +37,7 @@ struct BackwardRow {
 struct BackwardBlock {
   Block block;
   const BackwardRow* rows = nullptr;  // as many as the block's
-  float* prepared = nullptr;          // what prepare_rows made of them
+  const float* prepared = nullptr;    // what prepare_rows made of them, or null: where one tile reads them
   Values finite = Values::kFinite;    // what it returned
   int64_t dout_channel = 1;
   int64_t dbias_key = 0;  // stride
@@ -71,10 +71,9 @@ struct BackwardKernels {
   // The statistic of a row whose dlse is given.
   RowStatistic (*statistic)(const Layout& layout, const Row& row, const void* dout, int64_t dout_channel,
                             float dlse) noexcept;
-  // Every tile reads the rows that see it: what it reads is made once, of q and dO into block.prepared, which holds
-  // row_floats a row. Returns whether all of it is finite.
-  int64_t (*row_floats)(const Layout& layout) noexcept;
-  Values (*prepare_rows)(const BackwardBlock& block) noexcept;
+  // Every tile reads the rows that see it: what it reads is made once, of q and dO. Returns whether all of it is finite.
+  int64_t (*prepared_floats)(const Layout& layout, int64_t rows) noexcept;  // for a block, whole cache lines
+  Values (*prepare_rows)(const BackwardBlock& block, float* prepared) noexcept;
   // Packs the tile and sets its gradients to zero.
   void (*begin_tile)(const BackwardTile& tile, const PackKernels& pack, BackwardScratch& scratch) noexcept;
   // Adds the block's part to dK, dV and dbias; leaves its part of dQ, without the scale, and of the sums of dS

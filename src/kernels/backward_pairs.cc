@@ -43,14 +43,32 @@ constexpr int64_t kColumnKeys = kBackwardKeys + 16;  // floats from a channel of
 
 int64_t Padded(int64_t channels) { return PaddedWidth(channels, kPairDepth); }
 
+// A block's prepared rows, as many as whole groups have: Q and dO as they came, then turned, without what is not finite.
+template <class T>
+struct RowOperands {
+  int64_t d, dv, stride;
+  T *queries, *douts;  // (rows, D), (rows, Dv)
+  T *query_columns, *dout_columns;  // (D, rows), (Dv, rows)
+
+  RowOperands(const Layout& layout, int64_t rows, T* memory)
+      : d(Padded(layout.d)),
+        dv(Padded(layout.dv)),
+        stride(PaddedWidth(rows, kPairGroupRows)),
+        queries(memory),
+        douts(queries + stride * d),
+        query_columns(douts + stride * dv),
+        dout_columns(query_columns + stride * d) {}
+};
+
+int64_t PreparedFloats(const Layout& layout, int64_t rows) noexcept {
+  return PaddedWidth(rows, kPairGroupRows) * (Padded(layout.d) + Padded(layout.dv));
+}
+
 // The scratch memory's parts. Channels are padded with zeros to whole pair tiles, and so are a block's rows.
 struct Parts {
   int64_t d, dv;            // padded
   int64_t floats = 0;       // of all
-  BFloat16* queries;        // (rows, D), as they came
-  BFloat16* douts;          // (rows, Dv)
-  BFloat16* query_columns;  // (D, rows), finite
-  BFloat16* dout_columns;   // (Dv, rows), finite
+  float* prepared;          // RowOperands, where a block has none of its own
   BFloat16* keys;           // packed as keys
   BFloat16* key_rows;       // K packed as values
   BFloat16* values;         // V packed as keys
@@ -73,8 +91,7 @@ struct Parts {
       return part;
     };
     const auto elements = [&](int64_t count) { return reinterpret_cast<BFloat16*>(take(count / 2)); };
-    queries = elements(kRows * d), douts = elements(kRows * dv);
-    query_columns = elements(kRows * d), dout_columns = elements(kRows * dv);
+    prepared = take(PreparedFloats(layout, kRows));
     keys = elements(kBackwardKeys * d), key_rows = elements(kKeyTile * d),
     values = elements(kBackwardKeys * dv);
     scores = take(kPairGroupRows * kScores), dweights = take(kPairGroupRows * kScores);
@@ -137,8 +154,8 @@ void CopyRow(const void* from, int64_t channel, int64_t count, int64_t padded, B
   std::fill(to + count, to + padded, BFloat16{});
 }
 
-// 32 rows of `channels` elements, a multiple of 32, become columns kRows apart, what is not finite zero.
-Values TurnRows(const BFloat16* rows, int64_t channels, BFloat16* columns) {
+// 32 rows of `channels` elements, a multiple of 32, become columns `stride` apart, what is not finite zero.
+Values TurnRows(const BFloat16* rows, int64_t channels, BFloat16* columns, int64_t stride) {
   __mmask32 lost = 0;
   for (int64_t c = 0; c < channels; c += kPairDepth) {
     __m512i lower[16], upper[16];
@@ -148,28 +165,29 @@ Values TurnRows(const BFloat16* rows, int64_t channels, BFloat16* columns) {
       const __m512i odd = KeepFinite(_mm512_load_si512(from + channels), lost);
       lower[pair] = PairLower(even, odd), upper[pair] = PairUpper(even, odd);
     }
-    TransposePairs(lower, columns + c * kRows, kRows);
-    TransposePairs(upper, columns + (c + 16) * kRows, kRows);
+    TransposePairs(lower, columns + c * stride, stride);
+    TransposePairs(upper, columns + (c + 16) * stride, stride);
   }
   return lost == 0 ? Values::kFinite : Values::kSomeNotFinite;
 }
 
 // Returns whether dO is finite.
-Values LoadRows(const BackwardBlock& block, const Parts& parts) {
+Values PrepareRows(const BackwardBlock& block, float* prepared) noexcept {
   const PhaseTimer timer(Phase::kRows);
   const Layout& layout = *block.block.layout;
+  const RowOperands to(layout, block.block.count, reinterpret_cast<BFloat16*>(prepared));
   Values finite = Values::kFinite;
   for (int64_t row = 0; row < block.block.count; row += kPairGroupRows) {
-    BFloat16* queries = parts.queries + row * parts.d;
-    BFloat16* douts = parts.douts + row * parts.dv;
+    BFloat16* queries = to.queries + row * to.d;
+    BFloat16* douts = to.douts + row * to.dv;
     for (int64_t r = 0; r < kPairGroupRows; ++r) {
       const bool real = row + r < block.block.count;
       const int64_t n = real ? row + r : 0;
-      CopyRow(block.block.rows[n].q, layout.q_channel, real ? layout.d : 0, parts.d, queries + r * parts.d);
-      CopyRow(block.rows[n].dout, block.dout_channel, real ? layout.dv : 0, parts.dv, douts + r * parts.dv);
+      CopyRow(block.block.rows[n].q, layout.q_channel, real ? layout.d : 0, to.d, queries + r * to.d);
+      CopyRow(block.rows[n].dout, block.dout_channel, real ? layout.dv : 0, to.dv, douts + r * to.dv);
     }
-    TurnRows(queries, parts.d, parts.query_columns + row);
-    if (TurnRows(douts, parts.dv, parts.dout_columns + row) != Values::kFinite) finite = Values::kSomeNotFinite;
+    TurnRows(queries, to.d, to.query_columns + row, to.stride);
+    if (TurnRows(douts, to.dv, to.dout_columns + row, to.stride) != Values::kFinite) finite = Values::kSomeNotFinite;
   }
   return finite;
 }
@@ -365,11 +383,11 @@ void MultiplyKeyRows(const Group& group, const Parts& parts, Products& products)
 
 // to (channels, keys) += columns (channels, rows) * tiles (rows, keys), for 32 keys and groups [first, last).
 template <class Products>
-void MultiplyTiles(int64_t key, int64_t first, int64_t last, const BFloat16* columns, int64_t channels,
+void MultiplyTiles(int64_t key, int64_t first, int64_t last, const BFloat16* columns, int64_t stride, int64_t channels,
                    const BFloat16* tiles, float* to, Products& products) {
   for (int64_t c = 0; c < channels; c += kPairGroupRows) {
-    products.Run({columns + c * kRows + first * kPairGroupRows,
-                  kRows,
+    products.Run({columns + c * stride + first * kPairGroupRows,
+                  stride,
                   {tiles + Parts::TileAt(key, first), tiles + Parts::TileAt(key + kPairColumns, first)},
                   to + c * kColumnKeys + key,
                   kColumnKeys,
@@ -381,7 +399,8 @@ void MultiplyTiles(int64_t key, int64_t first, int64_t last, const BFloat16* col
 
 // dV^T += dO^T P and dK^T += Q^T dS, over the groups that see each 32 keys only.
 template <class Products>
-void AddKeysAndValues(const Groups& groups, const Parts& parts, Products& products) {
+void AddKeysAndValues(const Groups& groups, const RowOperands<const BFloat16>& rows, const Parts& parts,
+                      Products& products) {
   for (int64_t key = groups.all.first; key < groups.all.last; key += kPairDepth) {
     const auto sees = [&](int64_t g) {
       return g < groups.count && groups.group[g].keys.first <= key && key < groups.group[g].keys.last;
@@ -390,24 +409,24 @@ void AddKeysAndValues(const Groups& groups, const Parts& parts, Products& produc
       const int64_t first = g;
       while (sees(g)) ++g;
       if (g == first) continue;
-      MultiplyTiles(key, first, g, parts.dout_columns, parts.dv, parts.weight_tiles, parts.dv_columns,
+      MultiplyTiles(key, first, g, rows.dout_columns, rows.stride, parts.dv, parts.weight_tiles, parts.dv_columns,
                     products);
-      MultiplyTiles(key, first, g, parts.query_columns, parts.d, parts.dscore_tiles, parts.dk_columns,
+      MultiplyTiles(key, first, g, rows.query_columns, rows.stride, parts.d, parts.dscore_tiles, parts.dk_columns,
                     products);
     }
   }
 }
 
 template <class Products>
-void RunGroup(const BackwardBlock& block, const BackwardTile& tile, const Group& group, const Parts& parts,
-              Products& products) {
+void RunGroup(const BackwardBlock& block, const BackwardTile& tile, const Group& group,
+              const RowOperands<const BFloat16>& rows, const Parts& parts, Products& products) {
   PhaseTimer timer(Phase::kScores);
   const Range all = group.keys;
   for (int64_t chunk = all.first / kChunk * kChunk; chunk < all.last; chunk += kChunk) {
     const Range keys = {std::max(chunk, all.first), std::min(chunk + kChunk, all.last)};
     timer.Next(Phase::kScores);
-    MultiplyChunk(group, keys, parts.queries, parts.d, parts.keys, parts.scores, products);
-    MultiplyChunk(group, keys, parts.douts, parts.dv, parts.values, parts.dweights, products);
+    MultiplyChunk(group, keys, rows.queries, parts.d, parts.keys, parts.scores, products);
+    MultiplyChunk(group, keys, rows.douts, parts.dv, parts.values, parts.dweights, products);
     timer.Next(Phase::kSoftmax);
     ChunkGradients(block, tile, parts, group.row / kPairGroupRows, group, keys).Run();
   }
@@ -420,7 +439,9 @@ bool AddBlock(const BackwardBlock& block, const BackwardTile& tile, BackwardScra
   const Groups groups(block.block, tile.first);
   if (groups.all.empty()) return false;
   const Parts parts(scratch);
-  const Values finite = LoadRows(block, parts);
+  const float* prepared = block.prepared == nullptr ? parts.prepared : block.prepared;
+  const Values finite = block.prepared == nullptr ? PrepareRows(block, parts.prepared) : block.finite;
+  const RowOperands rows(scratch.layout, block.block.count, reinterpret_cast<const BFloat16*>(prepared));
   std::fill_n(parts.bias_sums, block.block.count, 0.0f);
   Products products;
   for (int64_t g = 0; g < groups.count; ++g) {
@@ -428,13 +449,13 @@ bool AddBlock(const BackwardBlock& block, const BackwardTile& tile, BackwardScra
     if (group.keys.empty())
       std::fill_n(parts.dq + group.row * parts.d, group.rows * parts.d, 0.0f);
     else
-      RunGroup(block, tile, group, parts, products);
+      RunGroup(block, tile, group, rows, parts, products);
   }
   const PhaseTimer timer(Phase::kGradients);
-  AddKeysAndValues(groups, parts, products);
+  AddKeysAndValues(groups, rows, parts, products);
   if (finite == Values::kFinite) return true;
   AddNotFinite(
-      block, tile, [&](int64_t r, int64_t c) { return ToFloat(parts.douts[r * parts.dv + c]); },
+      block, tile, [&](int64_t r, int64_t c) { return ToFloat(rows.douts[r * parts.dv + c]); },
       [&](int64_t r, int64_t j) {
         const int64_t pair = r % kPairGroupRows / 2 * kPairDepth + j % kPairColumns * 2;
         return ToFloat(parts.weight_tiles[Parts::TileAt(j, r / kPairGroupRows) + pair + r % 2]);
@@ -477,10 +498,7 @@ void StoreTile(const BackwardTile& tile, const GradientRows& dk, const GradientR
 
 template <class Products>
 BackwardKernels Table() {
-  // Rows of one block are in the caches while a tile reads them: they are turned there, and take no memory.
-  const auto no_floats = [](const Layout&) noexcept -> int64_t { return 0; };
-  const auto nothing = [](const BackwardBlock&) noexcept { return Values::kFinite; };
-  return {PairPackKernels(), kRows,     &ScratchFloats, &Statistic, no_floats, nothing,
+  return {PairPackKernels(), kRows,     &ScratchFloats, &Statistic, &PreparedFloats, &PrepareRows,
           &BeginTile, &AddBlock<Products>, &AddRows, &StoreTile, &Store};
 }
 
