@@ -1,7 +1,7 @@
-// O += P V for few rows on processors with AMX, from the values as they lie: turning them into pairs of keys for the
-// tiles takes longer than multiplying them by a few rows in float32. The bits are tdpbf16ps's: of 32 keys a step, the
-// even ones are one chain of fused multiply-adds from zero and the odd ones another, whose sum is added to O; denormal
-// numbers count as zeros, as operands and as results.
+// O += P V for few rows on processors with AMX, from the values as they lie: turning them into pairs of keys
+// for the tiles takes longer than multiplying them by a few rows in float32. The bits are tdpbf16ps's: of 32
+// keys a step, the even ones are one chain of fused multiply-adds from zero and the odd ones another, whose sum
+// is added to O; denormal numbers count as zeros, as operands and as results.
 
 #if defined(QKV_KERNELS_PAIR_VALUES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QKV_KERNELS_PAIR_VALUES_INL_H_

@@ -24,8 +24,8 @@ inline float ExpOfBase(float s) {
   return hn::GetLane(RowExp(s)(F32(), hn::Set(F32(), s)));
 }
 
-// exp(from - to), for sums of RowExp under the base `from` to count under `to`: with the roundings that RowExp had,
-// so that keys of different tiles and splits weigh alike.
+// exp(from - to), for sums of RowExp under the base `from` to count under `to`: with the roundings that RowExp
+// had, so that keys of different tiles and splits weigh alike.
 inline float Rescale(float from, float to) {
   if (from == to) return 1.0f;
   return hn::GetLane(Exp2(F32(), hn::Set(F32(), static_cast<float>(LogOfBase(from) - LogOfBase(to)))));
