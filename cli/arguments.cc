@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 
 #include "cli/exit_status.h"
 #include "qkv/error.h"
@@ -31,9 +32,32 @@ int64_t ParseCount(const std::string& option, const std::string& text, int64_t l
   return *value;
 }
 
+namespace {
+
+constexpr int64_t kMostThreads = 1024;  // far above it the system cannot make them, and OpenMP gives up loudly
+
+std::string ShortName(DType dtype) {
+  return dtype == DType::kF32 ? "f32" : dtype == DType::kBF16 ? "bf16" : "f16";
+}
+
+}  // namespace
+
 void UseThreads(const std::string& text) {
-  constexpr int64_t kMost = 1024;  // far above it the system cannot make them, and OpenMP gives up loudly
-  SetThreads(static_cast<int>(ParseCount("--threads", text, 1, kMost)));
+  SetThreads(static_cast<int>(ParseCount("--threads", text, 1, kMostThreads)));
+}
+
+void CheckThreadVariable() {
+  const char* text = std::getenv("QKV_NUM_THREADS");
+  if (text != nullptr && *text != '\0') ParseCount("QKV_NUM_THREADS", text, 1, kMostThreads);
+}
+
+DType ParseDType(const std::string& option, const std::string& name, const std::vector<DType>& known) {
+  std::string names;
+  for (const DType dtype : known) {
+    if (name == ShortName(dtype)) return dtype;
+    names += (names.empty() ? "" : dtype == known.back() ? " or " : ", ") + ShortName(dtype);
+  }
+  throw Error(ErrorCode::kInvalidArgument, "unknown type", option, names, Quote(name));
 }
 
 double ParseReal(const std::string& option, const std::string& text) {

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "qkv/tensor.h"
+
 namespace qkv::cli {
 
 // Decimal digits and nothing else; no value for anything else or where it does not fit.
@@ -16,7 +18,11 @@ int64_t ParseCount(const std::string& option, const std::string& text, int64_t l
 double ParseReal(const std::string& option, const std::string& text);  // a finite number
 
 void UseThreads(const std::string& text);  // the value of --threads
-double ParseReal(const std::string& option, const std::string& text);  // a finite number
+void CheckThreadVariable();  // QKV_NUM_THREADS, whose value the library ignores where it is no number of threads
+
+// "f32", "bf16" or "f16", where it is a known one of them.
+DType ParseDType(const std::string& option, const std::string& name,
+                 const std::vector<DType>& known = {DType::kF32, DType::kBF16});
 
 // "3,5-7": whole numbers and ranges of them, counted from 0.
 class IndexList {

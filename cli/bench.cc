@@ -3,7 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,16 +30,6 @@ struct BenchOptions {
   bool causal = false, phases = false, peaks = false, list = false, json = false;
 };
 
-const std::map<std::string, DType> kTypes{{"f32", DType::kF32}, {"bf16", DType::kBF16}, {"f16", DType::kF16}};
-
-DType ParseType(const std::string& text) {
-  const auto found = kTypes.find(text);
-  if (found == kTypes.end()) {
-    throw Error(ErrorCode::kInvalidArgument, "unknown type", "--dtype", "f32, bf16 or f16", Quote(text));
-  }
-  return found->second;
-}
-
 std::vector<int64_t> ParseSizes(const std::string& text) {
   constexpr int64_t kLargest = 1 << 24;  // of one size; memory is what limits them together
   std::vector<int64_t> sizes;
@@ -60,7 +49,7 @@ Case OwnCase(const BenchOptions& options) {
   Case one;
   one.batch = sizes[0], one.q_heads = sizes[1], one.kv_heads = sizes[2], one.keys = sizes[3], one.d = sizes[4];
   one.queries = options.queries ? ParseCount("--queries", *options.queries, 1, one.keys) : one.keys;
-  one.dtype = ParseType(options.dtype.value_or("f32"));
+  one.dtype = ParseDType("--dtype", options.dtype.value_or("f32"), {DType::kF32, DType::kBF16, DType::kF16});
   one.causal = options.causal ? Causal::kBottomRight : Causal::kNone;
   one.name = fmt::format("{}{}", options.dtype.value_or("f32"), options.causal ? "-causal" : "");
   return one;

@@ -53,6 +53,9 @@ GenerateOptions MakeOptions(const GenerateArguments& arguments) {
   };
   options.max_tokens = count("--max-tokens", arguments.max_tokens, 1, options.max_tokens);
   options.stop = arguments.stop;
+  for (const std::string& text : options.stop) {
+    if (text.empty()) throw Error(ErrorCode::kInvalidArgument, "empty: there is no text to end before", "--stop");
+  }
   Sampling& sampling = options.sampling;
   sampling.temperature = real("--temperature", arguments.temperature, sampling.temperature);
   sampling.top_k = count("--top-k", arguments.top_k, 0, sampling.top_k);
@@ -128,10 +131,12 @@ std::vector<int64_t> EncodePrompt(const Model& model, const GenerateArguments& a
     throw Error(ErrorCode::kInvalidArgument, "the text is empty: there is nothing to continue");
   const auto tokens = static_cast<int64_t>(prompt.size());
   const int64_t most = model.info().max_tokens;
-  if (arguments.allow_long) options.session.most_tokens = std::max(most, tokens + options.max_tokens);
-  if (tokens > most && !arguments.allow_long) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "the text is too long for the model (--allow-long reads it all the same)", "",
+  const bool can_go_on = model.info().positions == Positions::kRotary;
+  if (arguments.allow_long && can_go_on) {
+    options.session.most_tokens = std::max(most, tokens + options.max_tokens);
+  } else if (tokens > most) {
+    const char* way = can_go_on ? "--allow-long reads it all the same" : "it has no more positions";
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("the text is too long for the model ({})", way), "",
                 fmt::format("at most {} tokens", most), std::to_string(tokens));
   }
   return prompt;

@@ -20,8 +20,10 @@ bool HasTextToken(const Encoding& encoding) {
   return false;
 }
 
-[[noreturn]] void RefuseLength(const ModelInfo& model, size_t count) {
-  const char* way = model.causal ? "--truncate cuts it, --allow-long goes beyond" : "--truncate cuts it";
+[[noreturn]] void RefuseLength(const ModelInfo& model, size_t count, TooLong asked) {
+  const char* way = model.positions == Positions::kRotary ? "--truncate cuts it, --allow-long goes beyond"
+                    : asked == TooLong::kAllow            ? "it has no more positions; --truncate cuts it"
+                                                          : "--truncate cuts it";
   throw Error(ErrorCode::kInvalidArgument, fmt::format("the text is too long for the model ({})", way), "",
               fmt::format("at most {} tokens", model.max_tokens), std::to_string(count));
 }
@@ -33,8 +35,9 @@ Encoding Encode(const Model& model, const std::string& text, TooLong too_long, s
     throw Error(ErrorCode::kInvalidArgument, "the text is empty: it has no tokens to look at");
   }
   const size_t count = encoding.ids.size(), limit = static_cast<size_t>(model.info().max_tokens);
-  if (count + room <= limit || too_long == TooLong::kAllow) return encoding;
-  if (too_long == TooLong::kRefuse || room >= limit) RefuseLength(model.info(), count + room);
+  const bool goes_on = too_long == TooLong::kAllow && model.info().positions == Positions::kRotary;
+  if (count + room <= limit || goes_on) return encoding;
+  if (too_long != TooLong::kTruncate || room >= limit) RefuseLength(model.info(), count + room, too_long);
   Truncate(encoding, limit - room);
   notes.push_back(fmt::format("the text was cut from {} tokens to {}", count, limit - room));
   return encoding;

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exit_status.h"
 #include "cli/interrupt.h"
@@ -63,6 +64,7 @@ int Main(int count, char** values) {
       RunWithoutCommand(arguments);
     } else {
       name = command->name;
+      CheckThreadVariable();
       Run(*command, {arguments.begin() + 1, arguments.end()});
     }
     return kDone;

@@ -62,9 +62,7 @@ void SetReal(const char* option, const std::optional<std::string>& text, Range r
 }
 
 train::Precision ParsePrecision(const char* option, const std::string& name) {
-  if (name == "f32") return train::Precision::kFloat32;
-  if (name == "bf16") return train::Precision::kBFloat16;
-  throw Error(ErrorCode::kInvalidArgument, "unknown type", option, "f32 or bf16", Quote(name));
+  return ParseDType(option, name) == DType::kF32 ? train::Precision::kFloat32 : train::Precision::kBFloat16;
 }
 
 // A flag wins over --config, that over the run that is resumed, and that over what usually serves.

@@ -38,6 +38,14 @@ void WriteToError(const std::string& text) {
   if (write(STDERR_FILENO, text.data(), text.size()) < 0) return;
 }
 
+// A reader who leaves (qkv train ... | head -1) does not end the training: what is printed is in the run's log as well.
+void Print(const std::string& text) {
+  try {
+    PrintText(text);
+  } catch (const ReaderGone&) {
+  }
+}
+
 }  // namespace
 
 std::string Duration(double seconds) {
@@ -56,7 +64,7 @@ void TrainProgress::Started(int64_t step) {
   first_step_ = step_ = step;
   start_ = Clock::now();
   if (step == 0) return;
-  PrintText(step < steps_ ? fmt::format("going on after step {} of {}\n", step, steps_)
+  Print(step < steps_ ? fmt::format("going on after step {} of {}\n", step, steps_)
                           : fmt::format("the run is finished: all its {} steps are done; more --steps go on\n", step));
 }
 
@@ -70,16 +78,16 @@ void TrainProgress::Stepped(const train::StepReport& report) {
 void TrainProgress::Validated(int64_t step, double loss) {
   WipeLine();
   if (tokens_ == 0) {  // no step was made, so there is no loss and no speed
-    PrintText(fmt::format("step {:>6} of {}   validation {:.4f}\n", step, steps_, loss));
+    Print(fmt::format("step {:>6} of {}   validation {:.4f}\n", step, steps_, loss));
     return;
   }
-  PrintText(fmt::format("step {:>6} of {}   loss {:.4f}   validation {:.4f}   {:.0f} tokens/s   {} left\n",
+  Print(fmt::format("step {:>6} of {}   loss {:.4f}   validation {:.4f}   {:.0f} tokens/s   {} left\n",
                         step, steps_, loss_, loss, TokensPerSecond(), TimeLeft()));
 }
 
 void TrainProgress::Sampled(int64_t step, const train::Sample& sample) {
   WipeLine();
-  PrintText(
+  Print(
       fmt::format("step {:>6} of {}   {} » {}\n", step, steps_, OneLine(sample.prompt), OneLine(sample.text)));
 }
 

@@ -20,11 +20,16 @@
 
 namespace qkv {
 
+// How a model knows where a token stands: by a table with a row for each of max_tokens positions, beyond which it has
+// none, or by turning queries and keys, which works for any position.
+enum class Positions { kLearned, kRotary };
+
 struct ModelInfo {
   std::string name;          // as the user named it
   std::string architecture;  // "bert", "llama", "gpt2", ...
   int64_t layers = 0, heads = 0, kv_heads = 0, width = 0, vocab = 0;
   int64_t max_tokens = 0;  // positions that the model knows
+  Positions positions = Positions::kLearned;
   int64_t parameters = 0;
   bool causal = false;
   std::vector<int64_t> end_ids;  // tokens that end a text, where the model is causal
@@ -116,7 +121,8 @@ struct ModelOptions {
   std::optional<DType> dtype = {};
 };
 
-// A model directory (config.json, model.safetensors, tokenizer files) or an installed model's name.
+// A model directory (config.json, model.safetensors, tokenizer files), a GGUF file or a folder with one, or an installed
+// model's name.
 // Error{kInvalidArgument}: no such name, and how to get it, another dtype; kFile: what is missing, damaged or
 // unsupported, by name.
 QKV_API std::unique_ptr<const Model> LoadModel(const std::string& name_or_path,

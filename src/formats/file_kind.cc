@@ -1,6 +1,8 @@
 #include "formats/file_kind.h"
 
+#include <algorithm>
 #include <string_view>
+#include <system_error>
 
 namespace qkv {
 
@@ -25,6 +27,17 @@ const char* Describe(FileKind kind) {
     case FileKind::kUnknown: break;
   }
   return "a file of unknown kind";
+}
+
+std::vector<std::filesystem::path> GgufFilesIn(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> paths;
+  std::error_code ignored;
+  for (const auto& file : std::filesystem::directory_iterator(folder, ignored)) {
+    if (file.path().extension() == ".safetensors") return {};
+    if (file.path().extension() == ".gguf") paths.push_back(file.path());
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
 }
 
 }  // namespace qkv

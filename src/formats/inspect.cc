@@ -161,18 +161,6 @@ std::string InspectGguf(const std::vector<std::filesystem::path>& paths) {
   return Sections(std::span(files));
 }
 
-// A folder's GGUF files, where it is one of those rather than of safetensors.
-std::vector<std::filesystem::path> GgufFilesIn(const std::filesystem::path& folder) {
-  std::vector<std::filesystem::path> paths;
-  std::error_code ignored;
-  for (const auto& file : std::filesystem::directory_iterator(folder, ignored)) {
-    if (file.path().extension() == ".safetensors") return {};
-    if (file.path().extension() == ".gguf") paths.push_back(file.path());
-  }
-  std::sort(paths.begin(), paths.end());
-  return paths;
-}
-
 }  // namespace
 
 std::string InspectFile(const std::filesystem::path& path) {

@@ -114,6 +114,7 @@ BertModel::BertModel(const ModelSource& source, const BertConfig& config, Tensor
       positions_(ReadPositions(BertTensors(files_), config)),
       embedding_norm_(BertTensors(files_).Norm("embeddings.LayerNorm", config)) {
   const BertTensors tensors(files_);
+  tensors.CheckLayers(config.num_hidden_layers);
   layers_.resize(static_cast<size_t>(config.num_hidden_layers));
   const DType dtype = source.options.dtype.value_or(DType::kF32);
   const auto read = [&](int64_t layer) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "models/layer_count.h"
 #include "qkv/error.h"
 
 namespace qkv {
@@ -54,6 +55,11 @@ std::string LayerName(int64_t index) { return "encoder.layer." + std::to_string(
 BertTensors::BertTensors(const TensorFiles& files) : files_(files) {
   const std::string headed = std::string("bert.") + kWordEmbeddings;
   if (files.Find(kWordEmbeddings) == nullptr && files.Find(headed) != nullptr) prefix_ = "bert.";
+}
+
+void BertTensors::CheckLayers(int64_t layers) const {
+  const auto name = [&](int64_t layer) { return prefix_ + LayerName(layer) + ".attention.self.query.weight"; };
+  RefuseMoreLayers([&](int64_t layer) { return files_.Find(name(layer)) != nullptr; }, layers, "tensor " + name(layers));
 }
 
 Floats BertTensors::Matrix(const std::string& name, int64_t rows, int64_t columns) const {

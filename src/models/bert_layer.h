@@ -19,6 +19,7 @@ class BertTensors {
  public:
   explicit BertTensors(const TensorFiles& files);
 
+  void CheckLayers(int64_t layers) const;  // Error{kFile} where there is one beyond those that the config gives
   Floats Matrix(const std::string& name, int64_t rows, int64_t columns) const;
   Floats Vector(const std::string& name, int64_t size) const;
   // `name` + ".weight" and ".bias", or ".gamma" and ".beta" as files converted from TensorFlow call them.

@@ -45,6 +45,7 @@ ModelInfo CausalInfo(const std::string& name, const CausalConfig& config, int64_
   info.width = config.width;
   info.vocab = config.vocab;
   info.max_tokens = config.max_tokens;
+  info.positions = config.rope ? Positions::kRotary : Positions::kLearned;
   info.parameters = parameters;
   info.causal = true;
   info.end_ids = config.end_ids;
@@ -66,6 +67,7 @@ CausalModel::CausalModel(ModelInfo info, CausalConfig config, const CausalTensor
   } else {
     positions_.emplace(tensors, tensors.Module(names.positions) + ".weight", config_.max_tokens, config_.width);
   }
+  tensors.CheckLayers(config_.layers);
   layers_.resize(static_cast<size_t>(config_.layers));
   const auto read = [&](int64_t layer) {
     layers_[static_cast<size_t>(layer)].emplace(tensors, config_, layer, dtype);

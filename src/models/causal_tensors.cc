@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "models/layer_count.h"
 #include "qkv/error.h"
 
 namespace qkv {
@@ -9,14 +10,12 @@ namespace qkv {
 const CausalNames kLlamaNames{
     .prefix = "model.",
     .embeddings = "embed_tokens",
-    .positions = "",
     .final_norm = "norm",
     .output = "lm_head",
     .attention_norm = "layers.{}.input_layernorm",
     .q = "layers.{}.self_attn.q_proj",
     .k = "layers.{}.self_attn.k_proj",
     .v = "layers.{}.self_attn.v_proj",
-    .qkv = "",
     .q_norm = "layers.{}.self_attn.q_norm",
     .k_norm = "layers.{}.self_attn.k_norm",
     .attention_output = "layers.{}.self_attn.o_proj",
@@ -33,57 +32,52 @@ const CausalNames kGpt2Names{
     .final_norm = "ln_f",
     .output = "lm_head",
     .attention_norm = "h.{}.ln_1",
-    .q = "",
-    .k = "",
-    .v = "",
     .qkv = "h.{}.attn.c_attn",
-    .q_norm = "",
-    .k_norm = "",
     .attention_output = "h.{}.attn.c_proj",
     .feed_forward_norm = "h.{}.ln_2",
-    .gate = "",
     .up = "h.{}.mlp.c_fc",
     .down = "h.{}.mlp.c_proj",
     .rows = CausalNames::Rows::kInputs,
 };
 
-const CausalNames kGgufLlamaNames{
-    .embeddings = "token_embd",
-    .positions = "",
-    .final_norm = "output_norm",
-    .output = "output",
-    .attention_norm = "blk.{}.attn_norm",
-    .q = "blk.{}.attn_q",
-    .k = "blk.{}.attn_k",
-    .v = "blk.{}.attn_v",
-    .qkv = "",
-    .q_norm = "blk.{}.attn_q_norm",
-    .k_norm = "blk.{}.attn_k_norm",
-    .attention_output = "blk.{}.attn_output",
-    .feed_forward_norm = "blk.{}.ffn_norm",
-    .gate = "blk.{}.ffn_gate",
-    .up = "blk.{}.ffn_up",
-    .down = "blk.{}.ffn_down",
-};
+namespace {
 
-const CausalNames kGgufGpt2Names{
-    .embeddings = "token_embd",
-    .positions = "position_embd",
-    .final_norm = "output_norm",
-    .output = "output",
-    .attention_norm = "blk.{}.attn_norm",
-    .q = "",
-    .k = "",
-    .v = "",
-    .qkv = "blk.{}.attn_qkv",
-    .q_norm = "",
-    .k_norm = "",
-    .attention_output = "blk.{}.attn_output",
-    .feed_forward_norm = "blk.{}.ffn_norm",
-    .gate = "",
-    .up = "blk.{}.ffn_up",
-    .down = "blk.{}.ffn_down",
-};
+// What llama.cpp names the same in every family.
+CausalNames GgufNames() {
+  return {
+      .embeddings = "token_embd",
+      .final_norm = "output_norm",
+      .output = "output",
+      .attention_norm = "blk.{}.attn_norm",
+      .attention_output = "blk.{}.attn_output",
+      .feed_forward_norm = "blk.{}.ffn_norm",
+      .up = "blk.{}.ffn_up",
+      .down = "blk.{}.ffn_down",
+  };
+}
+
+CausalNames GgufLlamaNames() {
+  CausalNames names = GgufNames();
+  names.q = "blk.{}.attn_q";
+  names.k = "blk.{}.attn_k";
+  names.v = "blk.{}.attn_v";
+  names.q_norm = "blk.{}.attn_q_norm";
+  names.k_norm = "blk.{}.attn_k_norm";
+  names.gate = "blk.{}.ffn_gate";
+  return names;
+}
+
+CausalNames GgufGpt2Names() {
+  CausalNames names = GgufNames();
+  names.positions = "position_embd";
+  names.qkv = "blk.{}.attn_qkv";
+  return names;
+}
+
+}  // namespace
+
+const CausalNames kGgufLlamaNames = GgufLlamaNames();
+const CausalNames kGgufGpt2Names = GgufGpt2Names();
 
 CausalTensors::CausalTensors(const CausalNames& names, Find find, std::string where)
     : names_(names), find_(std::move(find)), where_(std::move(where)), prefix_(names.prefix) {
@@ -109,6 +103,11 @@ const TensorEntry& CausalTensors::Require(const std::string& tensor, const std::
     throw Error(ErrorCode::kFile, "wrong shape", place, ShapeText(shape), ShapeText(entry->shape));
   }
   return *entry;
+}
+
+void CausalTensors::CheckLayers(int64_t layers) const {
+  const auto name = [&](int64_t layer) { return Module(names_.attention_norm, layer) + ".weight"; };
+  RefuseMoreLayers([&](int64_t layer) { return Has(name(layer)); }, layers, where_ + ", tensor " + name(layers));
 }
 
 Floats CausalTensors::RequireFloats(const std::string& tensor, const std::vector<int64_t>& shape) const {

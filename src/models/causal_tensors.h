@@ -16,9 +16,9 @@ namespace qkv {
 // An empty name: the family has no such module.
 struct CausalNames {
   const char* prefix = "";  // of every name but `output`, left out in files that hold the layers alone
-  const char *embeddings, *positions, *final_norm, *output;
-  const char *attention_norm, *q, *k, *v, *qkv, *q_norm, *k_norm, *attention_output;
-  const char *feed_forward_norm, *gate, *up, *down;
+  const char *embeddings = "", *positions = "", *final_norm = "", *output = "";
+  const char *attention_norm = "", *q = "", *k = "", *v = "", *qkv = "", *q_norm = "", *k_norm = "";
+  const char *attention_output = "", *feed_forward_norm = "", *gate = "", *up = "", *down = "";
   enum class Rows { kOutputs, kInputs } rows = Rows::kOutputs;  // of layers' matrices; kInputs: transposed
 };
 
@@ -48,6 +48,8 @@ class CausalTensors {
   const TensorEntry* Entry(const std::string& tensor) const { return find_(tensor); }  // nullptr where there is none
   bool Has(const std::string& tensor) const { return Entry(tensor) != nullptr; }
   // Error{kFile} naming file and tensor: missing, another shape, and for floats another type.
+  // Error{kFile} where there is a layer beyond those that the configuration gives.
+  void CheckLayers(int64_t layers) const;
   const TensorEntry& Require(const std::string& tensor, const std::vector<int64_t>& shape) const;
   Floats RequireFloats(const std::string& tensor, const std::vector<int64_t>& shape) const;
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
 #include "formats/file_kind.h"
 #include "models/store.h"
@@ -28,6 +29,15 @@ std::string FamilyNames() {
   return names;
 }
 
+const std::filesystem::path& OnlyOne(const std::vector<std::filesystem::path>& files,
+                                     const std::filesystem::path& folder) {
+  if (files.size() == 1) return files.front();
+  std::string names;
+  for (const auto& file : files) names += (names.empty() ? "" : ", ") + file.filename().string();
+  throw Error(ErrorCode::kInvalidArgument, "several GGUF files in the folder", folder.string(), "the path of one of them",
+              Printable(names));
+}
+
 }  // namespace
 
 std::unique_ptr<const Model> LoadModel(const std::string& name_or_path, const ModelOptions& options) {
@@ -40,7 +50,10 @@ std::unique_ptr<const Model> LoadModel(const std::string& name_or_path, const Mo
   if (!std::filesystem::is_directory(folder, failed)) {
     if (DetectKind(MappedFile(folder).bytes()) == FileKind::kGguf) return LoadGguf(name_or_path, folder, options);
     throw Error(ErrorCode::kFile, "not a model", folder.string(),
-                "a GGUF file, or a folder with config.json, model.safetensors and the tokenizer's files");
+                "a GGUF file, a folder with one, or a folder with config.json, model.safetensors and the tokenizer's files");
+  }
+  if (const auto files = GgufFilesIn(folder); !files.empty()) {
+    return LoadGguf(name_or_path, OnlyOne(files, folder), options);
   }
   const std::filesystem::path config_file = folder / "config.json";
   const ModelSource source{name_or_path, folder, ReadConfig(config_file), options};

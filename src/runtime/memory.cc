@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <fstream>
+#include <iterator>
 #include <string>
 
 #include "qkv/error.h"
@@ -9,9 +10,16 @@
 namespace qkv {
 namespace {
 
-std::string InGigabytes(double bytes) {
+// "1.5 GB", "16 TB"
+std::string SizeText(double bytes) {
+  constexpr const char* kUnits[] = {"GB", "TB", "PB", "EB"};
+  double size = bytes * 1e-9;
+  size_t unit = 0;
+  for (; size >= 999.5; size /= 1000) {  // what would print as 1e+03
+    if (++unit == std::size(kUnits)) return "more than 999 EB";
+  }
   char text[32];
-  std::snprintf(text, sizeof text, "%.3g GB", bytes * 1e-9);
+  std::snprintf(text, sizeof text, "%.3g %s", size, kUnits[unit]);
   return text;
 }
 
@@ -30,8 +38,8 @@ int64_t AvailableMemory() {
 void RequireMemory(double bytes, const char* what) {
   const auto available = static_cast<double>(AvailableMemory());
   if (available == 0 || bytes <= available) return;
-  throw Error(ErrorCode::kOutOfMemory, "does not fit in memory", what, InGigabytes(available) + " at most",
-              InGigabytes(bytes));
+  throw Error(ErrorCode::kOutOfMemory, "does not fit in memory", what, SizeText(available) + " at most",
+              SizeText(bytes));
 }
 
 }  // namespace qkv

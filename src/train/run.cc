@@ -75,6 +75,19 @@ void Check(const RunOptions& options) {
 }
 
 // What may differ when a run goes on: that it is longer.
+// The flag that sets what run.json calls `key`; others come from --config alone.
+std::string FlagOf(std::string key) {
+  if (key == "final_lr") return "--lr";
+  if (key == "length") return "--context";
+  if (key == "vocab") return "--tokenizer";
+  if (key == "precision") return "--dtype";
+  for (const char* configured : {"norm_epsilon", "head_weight", "beta1", "beta2", "epsilon"}) {
+    if (key == configured) return "--config, " + key;
+  }
+  std::replace(key.begin(), key.end(), '_', '-');
+  return "--" + key;
+}
+
 void CheckSameRun(const CheckpointInfo& saved, const DecoderConfig& config, TrainOptions options) {
   if (options.steps < saved.options.steps) {
     throw Error(ErrorCode::kInvalidArgument, "a run cannot be made shorter", "--steps",
@@ -83,7 +96,7 @@ void CheckSameRun(const CheckpointInfo& saved, const DecoderConfig& config, Trai
   options.steps = saved.options.steps;
   const Difference difference = FirstDifference(saved.config, saved.options, config, options);
   if (difference.key.empty()) return;
-  throw Error(ErrorCode::kInvalidArgument, "contradicts the run that is resumed", difference.key,
+  throw Error(ErrorCode::kInvalidArgument, "contradicts the run that is resumed", FlagOf(difference.key),
               difference.first, difference.second);
 }
 

@@ -118,7 +118,7 @@ StepWords Norm(const Explanation& e) {
   const Formula h = Element("h", "ic"), gain = Times() + Element("g", "c");
   StepWords words{"Normalise", {}, Shown(Shapes(e).Input()), "", {WorkedNorm(e)}};
   if (e.norm == ExplainedNorm::kRms) {
-    const Formula squares = SumOver("l", Sub(Letter("h\u00b2"), "il"));
+    const Formula squares = SumOver("l", SquareOf("h", "il"));
     words.formulas = {Element("x", "ic") + kEquals +
                       Fraction(h, Root(Fraction(Letter("1"), Letter("d")) + Times() + squares)) + gain};
     words.why =
@@ -186,8 +186,10 @@ StepWords Project(const Explanation& e) {
 
 StepWords Split(const Explanation& e) {
   const Shapes shapes(e);
+  const Formula h = Letter("h"), d = Letter("D"), one = Letter("1");
+  const Formula columns = h + d + Tight(" \u2026 ") + Tight("(") + h + Tight("+") + one + Tight(")") + d + Tight("\u2212") + one;
   return {"Split into heads",
-          {Sub(Letter("Q"), "h") + kEquals + Words("columns") + Letter("hD \u2026 (h+1)D\u22121") +
+          {Sub(Letter("Q"), "h") + kEquals + Words("columns") + columns +
            Words("of") + Letter("Q")},
           Becomes(shapes.Joined(), shapes.Query()),
           e.kv_heads == e.heads

@@ -47,6 +47,11 @@ Formula Sub(const Formula& base, std::string_view index) {
           fmt::format("<msub><mrow>{}</mrow><mrow>{}</mrow></msub>", base.mathml, IndexMath(index))};
 }
 
+Formula SquareOf(std::string_view letter, std::string_view index) {
+  return {fmt::format("{}\u00b2_{}", letter, index),
+          fmt::format("<msubsup><mi>{}</mi><mrow>{}</mrow><mn>2</mn></msubsup>", letter, IndexMath(index))};
+}
+
 // The sign stands high by itself.
 Formula Primed(const Formula& base) {
   const Formula mark = Tight("\u2032");

@@ -23,6 +23,7 @@ Formula Tight(std::string_view sign);      // without: ( ) , ·
 Formula Times();                           // a product, where a fraction stands before it
 Formula Words(std::string_view words);     // plain text inside a formula
 Formula Sub(const Formula& base, std::string_view index);
+Formula SquareOf(std::string_view letter, std::string_view index);  // of the letter with that index
 Formula Primed(const Formula& base);
 Formula Transpose(const Formula& base);
 Formula Root(const Formula& inner);

@@ -250,6 +250,10 @@ class Writer {
   std::string Keys(const Peak& peak, int64_t query, int& left) const {
     std::vector<Item> items = Items(peak, query, false, kLeastListed);
     items.resize(std::min(items.size(), kKeysOfHead));
+    if (items.empty()) {
+      left -= DisplayWidth(kNoWord);
+      return ink_.Quiet(kNoWord);
+    }
     std::string out;
     for (const Item& item : items) {
       const std::string text = fmt::format("{} {:.2f}", ListName(item.key), item.weight);
@@ -273,6 +277,7 @@ class Writer {
   }
 
   static constexpr const char* kItself = "itself";
+  static constexpr const char* kNoWord = "no other word";
 
   const Rows& rows_;
   const TerminalOptions& options_;

@@ -74,6 +74,9 @@ class DamageTest(harness.CommandTest):
         self.refuse(self.damaged("turned", model__safetensors=tiny_model.safetensors(turned)), name)
         more_layers = json.dumps({**tiny_model.config(), "num_hidden_layers": 4})
         self.refuse(self.damaged("more", config__json=more_layers), r"encoder\.layer\.3")
+        fewer_layers = json.dumps({**tiny_model.config(), "num_hidden_layers": 1})
+        self.refuse(self.damaged("fewer", config__json=fewer_layers),
+                    r"encoder\.layer\.1\..*: more layers than the configuration gives, expected 1, got 3")
 
     def test_parameters_that_are_no_numbers_are_damage(self):
         contents = tiny_model.tensors(tiny_model.config())

@@ -102,7 +102,7 @@ class Errors(GenerateTest):
         self.refused("exclude each other", "ab", "--file", self.file("both", "ab"))
         self.refused(r"too long .*--allow-long.*at most 64 tokens", "ab" * 40)
         self.refused("UTF-8", "-", input=b"ab\xff", status=3)
-        self.refused("empty stop string", "ab", "--stop", "")
+        self.refused("--stop: empty", "ab", "--stop", "never", "--stop", "")
 
     def test_only_causal_models_continue_texts(self):
         self.refused("cannot continue a text", "the road", model=self.model)
@@ -111,8 +111,25 @@ class Errors(GenerateTest):
         self.refused("no chat template", "--chat", "why?")
 
     def test_learned_positions_end(self):
+        """A model with a table of positions cannot go beyond it, so nobody is told that --allow-long helps."""
         gpt2 = os.path.join(GOLDEN, "gguf-gpt2.gguf")
-        self.refused("most_tokens", "ab" * 40, "--allow-long", model=gpt2)
+        for more in ([], ["--allow-long"]):
+            self.refused(r"too long for the model \(it has no more positions\), expected at most 64 tokens, got 80$",
+                         "ab" * 40, *more, model=gpt2)
+        full = self.generate("ab" * 30, "--max-tokens", "50", "--allow-long", model=gpt2)
+        self.assertEqual(full.returncode, 0, full.stderr)
+        self.assertRegex(full.stderr, b"the model's context is full")
+        for more, way in (([], r"\(--truncate"), (["--allow-long"], r"\(it has no more positions; --truncate")):
+            answer = self.call("look", "--model", gpt2, "ab" * 30, "--generate", "9", *more)
+            self.fail_with(answer, 2, way + r" cuts it\), expected at most 64 tokens, got 69")
+
+    def test_a_folder_with_a_gguf_file_is_a_model(self):
+        folder = self.path("one")
+        os.mkdir(folder)
+        os.symlink(LLAMA, os.path.join(folder, "model.gguf"))
+        self.assertEqual(self.answer("ab", "--max-tokens", "4", model=folder), self.answer("ab", "--max-tokens", "4"))
+        os.symlink(LLAMA, os.path.join(folder, "again.gguf"))
+        self.refused(r"one: several GGUF files in the folder, .*again\.gguf, model\.gguf", "ab", model=folder)
 
 
 if __name__ == "__main__":

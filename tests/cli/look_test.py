@@ -44,6 +44,7 @@ class TextTest(harness.CommandTest):
         tokens = json.loads(answer.stdout)["tokens"]
         self.assertEqual(tokens, ["[CLS]"] + ["the", "road"] * 23 + ["[SEP]"])
         self.fail_with(self.look("--truncate", "--token", "horse", text), 2, "horse")
+        self.fail_with(self.look("--allow-long", text), 2, r"it has no more positions; --truncate cuts it\), .*got 62")
         fitting = "the " * 46
         self.assertEqual(self.json("--truncate", fitting), self.json(fitting))
 

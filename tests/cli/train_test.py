@@ -65,6 +65,16 @@ class Whole(TrainTest):
         for name in ("config.json", "model.safetensors", "tokenizer.json", "run.json"):
             self.assertTrue(self.bytes_of("whole", name))
 
+    def test_a_reader_that_leaves_does_not_end_it(self):
+        """qkv train ... | head -1: the run goes on and leaves its model."""
+        reader, writer = os.pipe()
+        os.close(reader)
+        answer = self.train("unread", "--steps", "20", stdout=writer)
+        os.close(writer)
+        self.assertEqual((answer.returncode, answer.stderr), (0, b""))
+        self.assertEqual(len([line for line in self.log("unread") if "loss" in line]), 20)
+        self.assertTrue(self.bytes_of("unread", "model.safetensors"))
+
     def test_samples_now_and_then(self):
         answer = self.succeed(self.train("samples", "--steps", "20", "--sample-every", "8"))
         samples = [line for line in self.log("samples") if "sample" in line]
@@ -266,13 +276,15 @@ class Broken(ResumedTest):
 
     def test_what_contradicts_the_run_is_refused(self):
         self.fail_with(self.train("unbroken", "--steps", "40"), 2, r"holds a run: --resume", "train")
-        for arguments, pattern in ((("--weight-decay", "0.5"), r"weight_decay.*0\.1.*0\.5"), (("--seed", "1"), r"seed"),
-                                   (("--lr", "0.5"), r"lr"), (("--dtype", "bf16"), r"precision")):
+        """By the flag that sets it; what has none, by its key in --config."""
+        for arguments, pattern in ((("--weight-decay", "0.5"), r"--weight-decay: .*0\.1.*0\.5"),
+                                   (("--seed", "1"), r"--seed: "), (("--lr", "0.5"), r"--lr: "),
+                                   (("--dtype", "bf16"), r'--dtype: .*"f32".*"bf16"')):
             self.fail_with(self.train("unbroken", "--steps", "40", "--resume", *arguments), 2, pattern, "train")
         self.fail_with(self.call("train", self.text, "--out", "unbroken", "--resume", "--width", "64"), 2,
-                       r"width.*32.*64", "train")
-        for config, pattern in (({"width": 64}, r"width.*32.*64"), ({"vocab": 300, "heads": 4}, r"vocab.*256.*300"),
-                                ({"beta2": 0.5}, r"beta2.*0\.95.*0\.5")):
+                       r"--width: .*32.*64", "train")
+        for config, pattern in (({"width": 64}, r"--width: .*32.*64"), ({"vocab": 300, "heads": 4}, r"vocab.*256.*300"),
+                                ({"beta2": 0.5}, r"--config, beta2: .*0\.95.*0\.5")):
             name = self.file("contradicts.json", json.dumps(config))
             self.fail_with(self.call("train", self.text, "--out", "unbroken", "--resume", "--config", name), 2, pattern,
                            "train")

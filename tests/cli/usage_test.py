@@ -158,6 +158,13 @@ class UsageTest(harness.CommandTest):
     def test_an_endless_text_is_refused(self):
         self.fail_with(self.look("--file", "/dev/zero"), 2, r"/dev/zero: the text is too long.*8 MiB")
 
+    def test_a_number_of_threads_that_is_none_is_refused(self):
+        for wrong in ("abc", "0", "-1", "2x", "100000"):
+            answer = self.look("the road", environment={"QKV_NUM_THREADS": wrong})
+            self.fail_with(answer, 2, rf'QKV_NUM_THREADS: bad number, expected a whole number from 1 to 1024, got "{wrong}"')
+        for right in ("", "2"):
+            self.succeed(self.look("the road", environment={"QKV_NUM_THREADS": right}))
+
     def test_help_has_a_usage_and_an_example(self):
         self.assertIn("qkv COMMAND", self.succeed(self.call("--help")))
         self.assertEqual(self.succeed(self.call("-h")), self.succeed(self.call("--help")))

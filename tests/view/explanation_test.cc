@@ -66,6 +66,9 @@ TEST(Formula, IsTextAndMathMLFromOneSource) {
   EXPECT_THAT(f.mathml, HasSubstr("<mfrac><mrow><mi>S</mi></mrow><mrow><msqrt><msub>"));
   EXPECT_EQ(view::Symbol("W_Q").text, "W_Q");
   EXPECT_EQ(view::Transpose(view::Letter("K")).text, "K\u1d40");
+  EXPECT_EQ(view::SquareOf("h", "il").text, "h\u00b2_il");
+  EXPECT_THAT(view::SquareOf("h", "il").mathml,  // a letter by itself, which stands slanted
+              HasSubstr("<mi>h</mi><mrow><mi>i</mi><mi>l</mi></mrow><mn>2</mn>"));
 }
 
 TEST(Formula, ALineOfTextHasParenthesesWhereMathMLHasABar) {

@@ -44,6 +44,12 @@ TEST(TerminalView, PlainIsWordsBarsAndHeads) {
             "  layer 0 head 0: purr 0.50  ([CLS] 0.25, itself 0.25)\n");
 }
 
+TEST(TerminalView, SaysSoWhereAHeadSeesNoOtherWord) {
+  const ModelCapture alone = MakeCapture({"[CLS]", "cats", "[SEP]"}, {1, 0, 0, 0.75f, 0.25f, 0, 0, 0, 1});
+  EXPECT_THAT(TerminalView(alone, FocusOn({1})), HasSubstr("layer 0 head 0: no other word  ([CLS] 0.75, itself 0.25)\n"));
+  EXPECT_THAT(TerminalView(alone, {}), HasSubstr("layer 0 head 0: cats → no other word  ([CLS] 0.75, itself 0.25)\n"));
+}
+
 TEST(TerminalView, ColorPaintsThePanel) {
   TerminalOptions options = FocusOn({1});
   options.color = true;
