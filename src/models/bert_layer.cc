@@ -11,8 +11,8 @@ namespace {
 
 constexpr const char* kWordEmbeddings = "embeddings.word_embeddings.weight";
 
-// Bytes of widened rows (4 C channels each) that pass through the rest of a layer at a time: they then stay in the
-// second-level caches of two cores of 2 MiB, and the multiplies are tall enough to run at full speed.
+// Bytes of widened rows (4 C channels each) that pass through the rest of a layer at a time: they then stay in
+// the second-level caches of two cores of 2 MiB, and the multiplies are tall enough to run at full speed.
 constexpr int64_t kWidenedBytes = 3 << 20;
 
 // Rows of each of the equal parts that pass at a time: a small last part would be multiplied at half the speed.
@@ -59,7 +59,8 @@ BertTensors::BertTensors(const TensorFiles& files) : files_(files) {
 
 void BertTensors::CheckLayers(int64_t layers) const {
   const auto name = [&](int64_t layer) { return prefix_ + LayerName(layer) + ".attention.self.query.weight"; };
-  RefuseMoreLayers([&](int64_t layer) { return files_.Find(name(layer)) != nullptr; }, layers, "tensor " + name(layers));
+  RefuseMoreLayers([&](int64_t layer) { return files_.Find(name(layer)) != nullptr; }, layers,
+                   "tensor " + name(layers));
 }
 
 Floats BertTensors::Matrix(const std::string& name, int64_t rows, int64_t columns) const {

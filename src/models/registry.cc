@@ -19,9 +19,9 @@ struct Family {
   std::unique_ptr<const Model> (*load)(const ModelSource&);
 };
 
-constexpr std::array kFamilies{Family{"bert", LoadBert},     Family{"gpt2", LoadGpt2},
-                               Family{"llama", LoadLlama},   Family{"mistral", LoadLlama},
-                               Family{"qwen2", LoadLlama},   Family{"qwen3", LoadLlama}};
+constexpr std::array kFamilies{Family{"bert", LoadBert},   Family{"gpt2", LoadGpt2},
+                               Family{"llama", LoadLlama}, Family{"mistral", LoadLlama},
+                               Family{"qwen2", LoadLlama}, Family{"qwen3", LoadLlama}};
 
 std::string FamilyNames() {
   std::string names;
@@ -34,8 +34,8 @@ const std::filesystem::path& OnlyOne(const std::vector<std::filesystem::path>& f
   if (files.size() == 1) return files.front();
   std::string names;
   for (const auto& file : files) names += (names.empty() ? "" : ", ") + file.filename().string();
-  throw Error(ErrorCode::kInvalidArgument, "several GGUF files in the folder", folder.string(), "the path of one of them",
-              Printable(names));
+  throw Error(ErrorCode::kInvalidArgument, "several GGUF files in the folder", folder.string(),
+              "the path of one of them", Printable(names));
 }
 
 }  // namespace
@@ -48,9 +48,11 @@ std::unique_ptr<const Model> LoadModel(const std::string& name_or_path, const Mo
   const std::filesystem::path folder = FindModel(name_or_path);
   std::error_code failed;
   if (!std::filesystem::is_directory(folder, failed)) {
-    if (DetectKind(MappedFile(folder).bytes()) == FileKind::kGguf) return LoadGguf(name_or_path, folder, options);
+    if (DetectKind(MappedFile(folder).bytes()) == FileKind::kGguf)
+      return LoadGguf(name_or_path, folder, options);
     throw Error(ErrorCode::kFile, "not a model", folder.string(),
-                "a GGUF file, a folder with one, or a folder with config.json, model.safetensors and the tokenizer's files");
+                "a GGUF file, a folder with one, or a folder with config.json, model.safetensors and the "
+                "tokenizer's files");
   }
   if (const auto files = GgufFilesIn(folder); !files.empty()) {
     return LoadGguf(name_or_path, OnlyOne(files, folder), options);
