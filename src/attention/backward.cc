@@ -41,7 +41,8 @@ class Backward {
         threads_(rows_.work() < kWorkForThreads ? 1 : Threads()) {
     for (int thread = 0; thread < threads_; ++thread) {
       scratch_.push_back(
-          {layout(), problem.forward.rules, AlignedBuffer<float>(kernels_.scratch_floats(layout()))});
+          {layout(), problem.forward.rules, AlignedBuffer<float>(kernels_.scratch_floats(layout())),
+           AlignedBuffer<float>(kernels_.prepared_floats(layout(), kernels_.block_rows))});
     }
     if (bias_.IsByRows()) rows_.KeepBiasSums();
     GroupJobs();
@@ -137,7 +138,11 @@ class Backward {
   }
 
   void RunBlock(const BackwardJob& job, int64_t block, const BackwardTile& tile, BackwardScratch& scratch) {
-    const BackwardBlock own = rows_.BlockOf(job, block, bias_.key_stride());
+    BackwardBlock own = rows_.BlockOf(job, block, bias_.key_stride());
+    if (own.prepared == nullptr) {
+      own.finite = kernels_.prepare_rows(own, scratch.prepared.data());
+      own.prepared = scratch.prepared.data();
+    }
     const bool adds = kernels_.add_block(own, tile, scratch);
     rows_.AddInTurn(job, block, tile.first / kBackwardKeys, [&] {
       if (adds) kernels_.add_rows(own, scratch);

@@ -28,7 +28,6 @@ namespace {
 struct Parts {
   int64_t d_stride, dv_stride;  // of rows of D and of Dv channels
   int64_t floats = 0;           // of all
-  float* prepared;              // RowOperands, where a block has none of its own
   float* queries;               // (rows, D), scaled, made finite
   float* douts;                 // (rows, Dv), likewise
   float* weights;               // (rows, keys): S, then P; rows kBackwardStride apart
@@ -49,7 +48,6 @@ struct Parts {
       floats += PaddedWidth(count, kAlignment / sizeof(float));
       return part;
     };
-    prepared = take(kMaxBlockRows * (d_stride + dv_stride));
     queries = take(kMaxBlockRows * d_stride), douts = take(kMaxBlockRows * dv_stride);
     weights = take(kMaxBlockRows * kBackwardStride), dscores = take(kMaxBlockRows * kBackwardStride);
     dq = take(kMaxBlockRows * d_stride), bias_sums = take(kMaxBlockRows);
@@ -175,15 +173,13 @@ bool AddBlock(const BackwardBlock& block, const BackwardTile& tile, BackwardScra
   const Parts parts(scratch);
   const Layout& layout = scratch.layout;
   const int64_t count = block.block.count, d_stride = parts.d_stride, dv_stride = parts.dv_stride;
-  const float* prepared = block.prepared == nullptr ? parts.prepared : block.prepared;
-  const Values finite = block.prepared == nullptr ? PrepareRows(block, parts.prepared) : block.finite;
-  RowOperands rows(layout, count, prepared);
+  RowOperands rows(layout, count, block.prepared);
   PhaseTimer timer(Phase::kScores);
   MultiplyKeys(count, ranges, layout.d, rows.queries, d_stride, parts.keys, parts.weights, kBackwardStride);
   MultiplyKeys(count, ranges, layout.dv, rows.douts, dv_stride, parts.values, parts.dscores, kBackwardStride);
   timer.Next(Phase::kSoftmax);
   Differentiate(block, tile, ranges, parts);
-  if (finite == Values::kSomeNotFinite) MakeFinite(block, tile, parts, rows);
+  if (block.finite == Values::kSomeNotFinite) MakeFinite(block, tile, parts, rows);
   timer.Next(Phase::kGradients);
   MultiplyRowsInto(count, ranges, tile, parts.weights, rows.douts, dv_stride, layout.dv, parts.dv);
   MultiplyRowsInto(count, ranges, tile, parts.dscores, rows.queries, d_stride, layout.d, parts.dk);

@@ -37,7 +37,7 @@ struct BackwardRow {
 struct BackwardBlock {
   Block block;
   const BackwardRow* rows = nullptr;  // as many as the block's
-  const float* prepared = nullptr;    // what prepare_rows made of them, or null: where one tile reads them
+  const float* prepared = nullptr;    // what prepare_rows made of them
   Values finite = Values::kFinite;    // what it returned
   int64_t dout_channel = 1;
   int64_t dbias_key = 0;  // stride
@@ -61,7 +61,8 @@ struct GradientRows {
 struct BackwardScratch {
   const Layout& layout;
   const ScoreRules& rules;
-  AlignedBuffer<float> memory;  // laid out by the kernels
+  AlignedBuffer<float> memory;    // laid out by the kernels
+  AlignedBuffer<float> prepared;  // rows of a block that only this thread's tile reads
 };
 
 struct BackwardKernels {

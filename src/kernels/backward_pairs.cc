@@ -68,7 +68,6 @@ int64_t PreparedFloats(const Layout& layout, int64_t rows) noexcept {
 struct Parts {
   int64_t d, dv;            // padded
   int64_t floats = 0;       // of all
-  float* prepared;          // RowOperands, where a block has none of its own
   BFloat16* keys;           // packed as keys
   BFloat16* key_rows;       // K packed as values
   BFloat16* values;         // V packed as keys
@@ -91,7 +90,6 @@ struct Parts {
       return part;
     };
     const auto elements = [&](int64_t count) { return reinterpret_cast<BFloat16*>(take(count / 2)); };
-    prepared = take(PreparedFloats(layout, kRows));
     keys = elements(kBackwardKeys * d), key_rows = elements(kKeyTile * d),
     values = elements(kBackwardKeys * dv);
     scores = take(kPairGroupRows * kScores), dweights = take(kPairGroupRows * kScores);
@@ -439,9 +437,7 @@ bool AddBlock(const BackwardBlock& block, const BackwardTile& tile, BackwardScra
   const Groups groups(block.block, tile.first);
   if (groups.all.empty()) return false;
   const Parts parts(scratch);
-  const float* prepared = block.prepared == nullptr ? parts.prepared : block.prepared;
-  const Values finite = block.prepared == nullptr ? PrepareRows(block, parts.prepared) : block.finite;
-  const RowOperands rows(scratch.layout, block.block.count, reinterpret_cast<const BFloat16*>(prepared));
+  const RowOperands rows(scratch.layout, block.block.count, reinterpret_cast<const BFloat16*>(block.prepared));
   std::fill_n(parts.bias_sums, block.block.count, 0.0f);
   Products products;
   for (int64_t g = 0; g < groups.count; ++g) {
@@ -453,7 +449,7 @@ bool AddBlock(const BackwardBlock& block, const BackwardTile& tile, BackwardScra
   }
   const PhaseTimer timer(Phase::kGradients);
   AddKeysAndValues(groups, rows, parts, products);
-  if (finite == Values::kFinite) return true;
+  if (block.finite == Values::kFinite) return true;
   AddNotFinite(
       block, tile, [&](int64_t r, int64_t c) { return ToFloat(rows.douts[r * parts.dv + c]); },
       [&](int64_t r, int64_t j) {

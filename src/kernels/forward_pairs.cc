@@ -358,11 +358,7 @@ void StoreRow(const float* from, const Layout& layout, BFloat16* to) {
     return;
   }
   for (int64_t c = 0; c < layout.dv; c += 16) {
-    const __m256bh rounded = _mm512_cvtneps_pbh(_mm512_loadu_ps(from + c));
-    __m256i bits;
-    std::memcpy(&bits, &rounded, sizeof(bits));
-    const int64_t left = layout.dv - c;
-    _mm256_mask_storeu_epi16(to + c, static_cast<__mmask16>(left >= 16 ? 0xffff : (1 << left) - 1), bits);
+    StoreRounded(_mm512_loadu_ps(from + c), to + c, FirstOf16(layout.dv - c));
   }
 }
 

@@ -170,12 +170,7 @@ struct PairElements {
     return _mm512_castsi512_ps(
         _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(some, from)), 16));
   }
-  static HWY_INLINE void Store(__m512 value, BFloat16* to, __mmask16 some) {
-    const __m256bh rounded = _mm512_cvtneps_pbh(value);
-    __m256i bits;
-    std::memcpy(&bits, &rounded, sizeof(bits));
-    _mm256_mask_storeu_epi16(to, some, bits);
-  }
+  static HWY_INLINE void Store(__m512 value, BFloat16* to, __mmask16 some) { StoreRounded(value, to, some); }
 };
 
 // One row of a group's and a panel's sums to its place.

@@ -32,6 +32,18 @@ struct PairProduct {
   Start start;          // kAdd: c is where the chains begin
 };
 
+HWY_INLINE __mmask16 FirstOf16(int64_t count) {
+  return static_cast<__mmask16>(count >= 16 ? 0xffff : (1 << count) - 1);
+}
+
+// Those of 16 elements that `some` has, rounded.
+HWY_INLINE void StoreRounded(__m512 values, BFloat16* to, __mmask16 some) {
+  const __m256bh rounded = _mm512_cvtneps_pbh(values);
+  __m256i bits;
+  std::memcpy(&bits, &rounded, sizeof(bits));
+  _mm256_mask_storeu_epi16(to, some, bits);
+}
+
 // Rows times a piece of a panel of 64 columns (kernels/project_pairs.h).
 struct PanelProduct {
   const BFloat16* a;  // element (r, k) at a[r * a_stride + k]

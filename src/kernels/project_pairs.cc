@@ -78,13 +78,10 @@ void Multiply(const BFloat16* x, int64_t rows, int64_t steps, const BFloat16* pa
 
 void RoundSums(const float* sums, const float* bias, int64_t count, BFloat16* y) {
   for (int64_t n = 0; n < count; n += 16) {
-    const auto some = static_cast<__mmask16>(count - n >= 16 ? 0xffff : (1 << (count - n)) - 1);
+    const __mmask16 some = FirstOf16(count - n);
     __m512 values = _mm512_maskz_loadu_ps(some, sums + n);
     if (bias != nullptr) values = _mm512_add_ps(values, _mm512_maskz_loadu_ps(some, bias + n));
-    const __m256bh rounded = _mm512_cvtneps_pbh(values);
-    __m256i bits;
-    std::memcpy(&bits, &rounded, sizeof(bits));
-    _mm256_mask_storeu_epi16(y + n, some, bits);
+    StoreRounded(values, y + n, some);
   }
 }
 
