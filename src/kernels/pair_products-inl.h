@@ -30,6 +30,7 @@ struct PairProduct {
   int64_t c_stride;
   int64_t rows, steps;  // rows <= kPairGroupRows
   Start start;          // kAdd: c is where the chains begin
+  int64_t a_part = 0;   // of triples (triple_products-inl.h): elements from a row's part to the next
 };
 
 HWY_INLINE __mmask16 FirstOf16(int64_t count) {
@@ -86,6 +87,8 @@ class Ahead {
 // assembly: compilers know them only where the whole function may use AMX.
 class TileProducts {
  public:
+  static constexpr int64_t kParts = 1;  // of a number
+
   TileProducts() { Configure(kPanelRows); }
   ~TileProducts() { asm volatile("tilerelease" : : : "memory"); }
   TileProducts(const TileProducts&) = delete;
@@ -170,7 +173,7 @@ class TileProducts {
     ForTiles<kTiles>([&](auto n) { Store<n()>(c + n() * 16, c_stride * 4); });
   }
 
- private:
+ protected:
   // Registers 5 to 7 have 16 rows, the others so many.
   void Configure(int64_t rows) {
     struct alignas(64) {
@@ -261,6 +264,7 @@ class TileProducts {
 // AVX-512: vdpbf16ps, twelve rows at a time.
 class DotProducts {
  public:
+  static constexpr int64_t kParts = 1;
   static constexpr bool kReadsInPlace = false;  // an instruction wants channels of many keys side by side
 
   void Run(const PairProduct& p) const {
