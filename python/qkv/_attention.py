@@ -118,6 +118,7 @@ def attention(q: Any, k: Any, v: Any, *, return_lse: bool = False, capture: Capt
                   or 0 for 'top_left'
     dropout_p     share of the weights to drop, for training; needs a seed
     seed          the same seed drops the same weights
+    chunked       True: the rows are some of a longer call's, or a cache's, and get the bits that one call would give
     return_lse    True: also the log-sum-exp of each row's scores, float32 (B, Hq, Tq); packed: (Hq, total_q)
     capture       a qkv.Capture: what to keep of the weights
     out           an array to write to, (B, Hq, Tq, Dv), packed (total_q, Hq, Dv), of q's type, apart from the inputs

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypedDict, TypeVar, get_type_hints
 
 import numpy as np
 
-from ._checks import integer, integers, number, one_or_more_integers, optional_integer, shown, wrong_type
+from ._checks import flag, integer, integers, number, one_or_more_integers, optional_integer, shown, wrong_type
 from ._core import describe
 
 _CAUSAL = ("none", "top_left", "bottom_right")
@@ -60,9 +60,10 @@ class Options(CacheOptions, total=False):
     kv_lengths: Annotated[Sequence[int] | None, integers]
     cu_q: Annotated[Sequence[int] | None, integers]
     cu_kv: Annotated[Sequence[int] | None, integers]
+    chunked: Annotated[bool, flag]
 
 
-_DEFAULTS = {"causal": "none", "dropout_p": 0.0}  #: and None, which is none, for the others
+_DEFAULTS = {"causal": "none", "dropout_p": 0.0, "chunked": False}  #: and None, which is none, for the others
 _HINTS = {kind: get_type_hints(kind, include_extras=True) for kind in (CacheOptions, Options)}
 _CHECKS = {name: hint.__metadata__[0] for name, hint in _HINTS[Options].items()}
 

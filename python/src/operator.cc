@@ -96,6 +96,7 @@ const std::unordered_map<std::string_view, void (*)(qkv::AttentionOptions&, nb::
     {"offset", &Set<&qkv::AttentionOptions::offset>},
     {"dropout_p", &Set<&qkv::AttentionOptions::dropout_p>},
     {"seed", &Set<&qkv::AttentionOptions::seed>},
+    {"chunked", &Set<&qkv::AttentionOptions::chunked>},
 };
 
 }  // namespace

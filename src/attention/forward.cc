@@ -1,47 +1,91 @@
 // Three ways to run, the same bits from each:
-//  - streamed: one block of rows per KV head (decoding, short queries). With few rows keys and values are read where
-//    they lie, else tiles are packed as they are used; a long sequence's splits are shared among the threads and merged
-//    in order.
+//  - streamed: one block of rows per KV head (decoding, short queries). With few rows keys and values are read
+//  where
+//    they lie, else tiles are packed as they are used; a long sequence's splits are shared among the threads
+//    and merged in order.
 //  - resident: many small heads. A thread packs a whole head into its own cache and runs all its blocks.
 //  - waves: everything else. Heads are packed by all threads, then their blocks are run by all threads.
 #include "attention/forward.h"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
+#include <utility>
 
 #include "kernels/pairs.h"
 #include "kernels/phase.h"
+#include "kernels/triples.h"
 #include "runtime/cpu.h"
 #include "runtime/threads.h"
 
 namespace qkv {
 namespace {
 
-// Multiply-adds below which waking the other threads costs more than they bring: about 10 us of one core's work.
+// Multiply-adds below which waking the other threads costs more than they bring: about 10 us of one core's
+// work.
 constexpr double kWorkForThreads = 1e6;
 
-constexpr int64_t kJobsPerThread = 16;  // with fewer, splits are shared out: a job more or less on a thread would show
+constexpr int64_t kJobsPerThread =
+    16;  // with fewer, splits are shared out: a job more or less on a thread would show
 
-constexpr int64_t kResidentFloats = 128 << 10;  // 512 KiB of packed keys and values: half of a 1 MiB second level
+constexpr int64_t kResidentFloats = 128
+                                    << 10;  // 512 KiB of packed keys and values: half of a 1 MiB second level
 
 // Per thread: scratch for a block, and memory for packed tiles. Made by the first task that needs it.
 struct Worker {
   std::unique_ptr<Scratch> scratch;
   AlignedBuffer<float> packed;
-  std::vector<Values> finite;
+  std::vector<Found> found;
 };
 
+// What a job's numbers are multiplied as: a table of kernels.
+enum class Numbers { kFloats, kPairs, kTriples };
+
+// From this many rows on, tiles of triples are faster than float32.
+constexpr int64_t kTripleRows = 32;
+
+// Triples take half as much memory again: not where keys and values would not fit in a wave.
+bool TakesTriples(const HeadJob& job) {
+  if (!HasTripleKernels(ChosenIsa()) || job.rows < kTripleRows) return false;
+  return PackedHead::Floats(job, TriplePackKernels(), Parts::kKeysAndValues) <= kWaveFloats;
+}
+
+// It depends on the job alone, so that its bits do not depend on what else is in the batch. Rows that come in
+// any number at a time have the same bits: few of them want float32, so all have it.
+Numbers NumbersOf(const HeadJob& job) {
+  const Isa isa = ChosenIsa();
+  const auto is = [&](DType dtype) {
+    return job.problem->layout.q_dtype == dtype && job.key_values.k.dtype == dtype &&
+           job.key_values.v.dtype == dtype;
+  };
+  if (HasPairKernels(isa) && is(DType::kBF16)) return Numbers::kPairs;
+  const bool in_chunks = job.problem->chunked || job.sequence->cache != nullptr;
+  return !in_chunks && TakesTriples(job) ? Numbers::kTriples : Numbers::kFloats;
+}
+
+PackKernels PackKernelsOf(Numbers numbers) {
+  if (numbers == Numbers::kFloats) return PackKernelsFor(ChosenIsa());
+  return numbers == Numbers::kPairs ? PairPackKernels() : TriplePackKernels();
+}
+
+ForwardKernels ForwardKernelsOf(Numbers numbers) {
+  if (numbers == Numbers::kFloats) return ForwardKernelsFor(ChosenIsa());
+  return numbers == Numbers::kPairs ? PairForwardKernelsFor(ChosenIsa()) : TripleForwardKernels();
+}
+
+// Of jobs with the same numbers.
 class Forward {
  public:
-  Forward(const Problem& problem, const std::vector<HeadJob>& jobs, RowStatistics* statistics,
+  Forward(const Problem& problem, std::vector<HeadJob> jobs, Numbers numbers, RowStatistics* statistics,
           const Progress& progress)
       : problem_(problem),
-        jobs_(jobs.begin(), jobs.end()),
+        jobs_(std::move(jobs)),
         statistics_(statistics),
         progress_(progress),
-        pack_(TakesPairs() ? PairPackKernels() : PackKernelsFor(ChosenIsa())),
-        kernels_(TakesPairs() ? PairForwardKernelsFor(ChosenIsa()) : ForwardKernelsFor(ChosenIsa())),
-        in_place_(std::all_of(jobs.begin(), jobs.end(), [](const HeadJob& j) { return j.rows <= kStreamedRows; })) {
+        pack_(PackKernelsOf(numbers)),
+        kernels_(ForwardKernelsOf(numbers)),
+        in_place_(
+            std::all_of(jobs_.begin(), jobs_.end(), [](const HeadJob& j) { return j.rows <= kStreamedRows; })) {
     int64_t rows = 0;
     double work = 0;
     for (HeadJob& job : jobs_) {
@@ -61,20 +105,26 @@ class Forward {
 
   void Run() {
     if (jobs_.empty()) return;
-    const bool one_block = std::all_of(jobs_.begin(), jobs_.end(), [](const HeadJob& j) { return j.blocks() == 1; });
+    const bool one_block =
+        std::all_of(jobs_.begin(), jobs_.end(), [](const HeadJob& j) { return j.blocks() == 1; });
     const bool small = std::all_of(jobs_.begin(), jobs_.end(), [&](const HeadJob& job) {
       return PackedHead::Floats(job, pack_, Parts::kKeysAndValues) <= kResidentFloats;
     });
     const int64_t jobs = static_cast<int64_t>(jobs_.size());
-    if (in_place_) RunStreamed();
-    else if (small && (one_block || jobs >= 4 * threads_)) RunResident();
-    else if (one_block) RunStreamed();
-    else RunWaves();
+    if (in_place_)
+      RunStreamed();
+    else if (small && (one_block || jobs >= 4 * threads_))
+      RunResident();
+    else if (one_block)
+      RunStreamed();
+    else
+      RunWaves();
   }
 
  private:
   // add(tile): adds it to the sums of the scratch's split.
-  template <class Add> void RunSplit(const BlockRows& rows, int64_t split, Scratch& scratch, const Add& add) const {
+  template <class Add>
+  void RunSplit(const BlockRows& rows, int64_t split, Scratch& scratch, const Add& add) const {
     constexpr int64_t kTiles = kSplitKeys / kKeyTile;
     const int64_t first = std::max(split * kTiles, rows.first_tile());
     const int64_t last = std::min((split + 1) * kTiles, rows.last_tile());
@@ -82,7 +132,8 @@ class Forward {
     for (int64_t tile = first; tile < last; ++tile) add(tile);
   }
 
-  template <class Add> void RunBlock(const BlockRows& rows, Scratch& scratch, const Add& add) const {
+  template <class Add>
+  void RunBlock(const BlockRows& rows, Scratch& scratch, const Add& add) const {
     constexpr int64_t kTiles = kSplitKeys / kKeyTile;
     kernels_.begin(rows.block(), scratch);
     const int64_t first = rows.first_tile() / kTiles, last = (rows.last_tile() + kTiles - 1) / kTiles;
@@ -105,15 +156,6 @@ class Forward {
     }
   }
 
-  // Whether all operands are bfloat16 (a cache may hold another type than q's) and there are kernels for it.
-  bool TakesPairs() const {
-    const auto is_bf16 = [](const HeadJob& job) {
-      return job.key_values.k.dtype == DType::kBF16 && job.key_values.v.dtype == DType::kBF16;
-    };
-    return HasPairKernels(ChosenIsa()) && problem_.layout.q_dtype == DType::kBF16 &&
-           std::all_of(jobs_.begin(), jobs_.end(), is_bf16);
-  }
-
   const HeadJob& job(int64_t index) const { return jobs_[static_cast<size_t>(index)]; }
   Worker& worker(int thread) { return workers_[static_cast<size_t>(thread)]; }
 
@@ -121,7 +163,7 @@ class Forward {
   void ReservePacked(int64_t floats, int64_t tiles) {
     for (Worker& worker : workers_) {
       worker.packed = AlignedBuffer<float>(floats);
-      worker.finite.resize(static_cast<size_t>(tiles));
+      worker.found.resize(static_cast<size_t>(tiles));
     }
   }
 
@@ -132,16 +174,19 @@ class Forward {
       tiles = std::max(tiles, job.tiles());
     }
     ReservePacked(floats, tiles);
-    ParallelFor(static_cast<int64_t>(jobs_.size()), [&](int64_t task, int thread) {
-      Worker& own = worker(thread);
-      const PackedHead packed(job(task), pack_, Parts::kKeysAndValues, own.packed.data(), own.finite.data());
-      for (int64_t tile = 0; tile < job(task).tiles(); ++tile) packed.Pack(tile);
-      for (int64_t block = 0; block < job(task).blocks(); ++block) {
-        const BlockRows rows(job(task), block);
-        RunBlock(rows, *own.scratch,
-                 [&](int64_t tile) { kernels_.add_tile(rows.block(), packed.tile(tile), *own.scratch); });
-      }
-    }, progress_, threads_);
+    ParallelFor(
+        static_cast<int64_t>(jobs_.size()),
+        [&](int64_t task, int thread) {
+          Worker& own = worker(thread);
+          const PackedHead packed(job(task), pack_, Parts::kKeysAndValues, own.packed.data(), own.found.data());
+          for (int64_t tile = 0; tile < job(task).tiles(); ++tile) packed.Pack(tile);
+          for (int64_t block = 0; block < job(task).blocks(); ++block) {
+            const BlockRows rows(job(task), block);
+            RunBlock(rows, *own.scratch,
+                     [&](int64_t tile) { kernels_.add_tile(rows.block(), packed.tile(tile), *own.scratch); });
+          }
+        },
+        progress_, threads_);
   }
 
   // Packs one tile into the worker's memory.
@@ -150,24 +195,32 @@ class Forward {
     const int64_t first = tile * kKeyTile, count = std::min(kKeyTile, job.key_values.length - first);
     float* keys = own.packed.data();
     float* values = keys + pack_.KeyFloats(problem_.layout.d);
-    pack_.keys(job.key_values.k, first, count, problem_.layout.d, keys);
-    return {first, keys, values, pack_.values(job.key_values.v, first, count, problem_.layout.dv, values)};
+    const Values finite_keys = pack_.keys(job.key_values.k, first, count, problem_.layout.d, keys);
+    return {first, keys, values, pack_.values(job.key_values.v, first, count, problem_.layout.dv, values),
+            finite_keys};
   }
 
   void AddStreamed(const HeadJob& job, const BlockRows& rows, int64_t tile, Worker& own) const {
-    if (in_place_) kernels_.stream_tile(rows.block(), tile * kKeyTile, *own.scratch);
-    else kernels_.add_tile(rows.block(), PackTile(job, tile, own), *own.scratch);
+    if (in_place_)
+      kernels_.stream_tile(rows.block(), tile * kKeyTile, *own.scratch);
+    else
+      kernels_.add_tile(rows.block(), PackTile(job, tile, own), *own.scratch);
   }
 
   void RunStreamed() {
-    if (!in_place_) ReservePacked(pack_.KeyFloats(problem_.layout.d) + pack_.ValueFloats(problem_.layout.dv), 0);
-    const bool whole = std::all_of(jobs_.begin(), jobs_.end(), [](const HeadJob& j) { return j.splits() <= 1; });
+    if (!in_place_)
+      ReservePacked(pack_.KeyFloats(problem_.layout.d) + pack_.ValueFloats(problem_.layout.dv), 0);
+    const bool whole =
+        std::all_of(jobs_.begin(), jobs_.end(), [](const HeadJob& j) { return j.splits() <= 1; });
     if (whole || static_cast<int64_t>(jobs_.size()) >= kJobsPerThread * threads_) {
-      ParallelFor(static_cast<int64_t>(jobs_.size()), [&](int64_t task, int thread) {
-        Worker& own = worker(thread);
-        const BlockRows rows(job(task), 0);
-        RunBlock(rows, *own.scratch, [&](int64_t tile) { AddStreamed(job(task), rows, tile, own); });
-      }, progress_, threads_);
+      ParallelFor(
+          static_cast<int64_t>(jobs_.size()),
+          [&](int64_t task, int thread) {
+            Worker& own = worker(thread);
+            const BlockRows rows(job(task), 0);
+            RunBlock(rows, *own.scratch, [&](int64_t tile) { AddStreamed(job(task), rows, tile, own); });
+          },
+          progress_, threads_);
     } else {
       RunStreamedSplits();
     }
@@ -189,24 +242,31 @@ class Forward {
       }
     }
     AlignedBuffer<float> kept(floats);
-    ParallelFor(static_cast<int64_t>(tasks.size()), [&](int64_t index, int thread) {
-      const Task& task = tasks[static_cast<size_t>(index)];
-      Worker& own = worker(thread);
-      const BlockRows rows(job(task.job), 0);
-      kernels_.begin(rows.block(), *own.scratch);
-      RunSplit(rows, task.split, *own.scratch, [&](int64_t tile) { AddStreamed(job(task.job), rows, tile, own); });
-      Copy(own.scratch->split(), job(task.job).rows, SumsAt(kept.data() + task.sums, job(task.job).rows));
-    }, progress_, threads_);
-    ParallelFor(static_cast<int64_t>(jobs_.size()), [&](int64_t j, int thread) {
-      Scratch& scratch = *worker(thread).scratch;
-      const BlockRows rows(job(j), 0);
-      kernels_.begin(rows.block(), scratch);
-      for (int64_t split = 0; split < job(j).splits(); ++split) {
-        const Task& task = tasks[static_cast<size_t>(first_task[static_cast<size_t>(j)] + split)];
-        kernels_.merge(rows.block(), SumsAt(kept.data() + task.sums, job(j).rows), scratch);
-      }
-      Finish(rows, scratch.total(), scratch);
-    }, progress_, threads_);
+    ParallelFor(
+        static_cast<int64_t>(tasks.size()),
+        [&](int64_t index, int thread) {
+          const Task& task = tasks[static_cast<size_t>(index)];
+          Worker& own = worker(thread);
+          const BlockRows rows(job(task.job), 0);
+          kernels_.begin(rows.block(), *own.scratch);
+          RunSplit(rows, task.split, *own.scratch,
+                   [&](int64_t tile) { AddStreamed(job(task.job), rows, tile, own); });
+          Copy(own.scratch->split(), job(task.job).rows, SumsAt(kept.data() + task.sums, job(task.job).rows));
+        },
+        progress_, threads_);
+    ParallelFor(
+        static_cast<int64_t>(jobs_.size()),
+        [&](int64_t j, int thread) {
+          Scratch& scratch = *worker(thread).scratch;
+          const BlockRows rows(job(j), 0);
+          kernels_.begin(rows.block(), scratch);
+          for (int64_t split = 0; split < job(j).splits(); ++split) {
+            const Task& task = tasks[static_cast<size_t>(first_task[static_cast<size_t>(j)] + split)];
+            kernels_.merge(rows.block(), SumsAt(kept.data() + task.sums, job(j).rows), scratch);
+          }
+          Finish(rows, scratch.total(), scratch);
+        },
+        progress_, threads_);
   }
 
   int64_t out_stride() const { return scratch_sizes_.out_stride; }
@@ -229,13 +289,17 @@ class Forward {
         // A causal head's last blocks see the most keys: long tasks first.
         for (int64_t block = job(j).blocks() - 1; block >= 0; --block) tasks.push_back({j, block});
       }
-      ParallelFor(static_cast<int64_t>(tasks.size()), [&](int64_t index, int thread) {
-        const Task& task = tasks[static_cast<size_t>(index)];
-        const PackedHead& head = packed.head(task.job);
-        const BlockRows rows(job(task.job), task.block);
-        Scratch& scratch = *worker(thread).scratch;
-        RunBlock(rows, scratch, [&](int64_t tile) { kernels_.add_tile(rows.block(), head.tile(tile), scratch); });
-      }, progress_, threads_);
+      ParallelFor(
+          static_cast<int64_t>(tasks.size()),
+          [&](int64_t index, int thread) {
+            const Task& task = tasks[static_cast<size_t>(index)];
+            const PackedHead& head = packed.head(task.job);
+            const BlockRows rows(job(task.job), task.block);
+            Scratch& scratch = *worker(thread).scratch;
+            RunBlock(rows, scratch,
+                     [&](int64_t tile) { kernels_.add_tile(rows.block(), head.tile(tile), scratch); });
+          },
+          progress_, threads_);
     }
   }
 
@@ -270,7 +334,12 @@ size_t RowStatistics::Index(const Row& row) const {
 
 void RunForward(const Problem& problem, const std::vector<HeadJob>& jobs, RowStatistics* statistics,
                 const Progress& progress) {
-  Forward(problem, jobs, statistics, progress).Run();
+  for (const Numbers numbers : {Numbers::kFloats, Numbers::kPairs, Numbers::kTriples}) {
+    std::vector<HeadJob> these;
+    std::copy_if(jobs.begin(), jobs.end(), std::back_inserter(these),
+                 [&](const HeadJob& job) { return NumbersOf(job) == numbers; });
+    if (!these.empty()) Forward(problem, std::move(these), numbers, statistics, progress).Run();
+  }
 }
 
 }  // namespace qkv

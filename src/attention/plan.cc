@@ -10,7 +10,6 @@ namespace {
 
 constexpr int64_t kRowGroup = 6;              // rows of the tile multiply: blocks are whole groups
 constexpr int64_t kBlocksPerThread = 4;       // fewer, and threads wait for the last one
-constexpr int64_t kWaveFloats = 16 << 20;     // 64 MiB of packed keys and values at once
 
 // Blocks as large as can be, unless that leaves threads without work: a tile of keys is read once per block.
 int64_t BlockRowsFor(int64_t rows, int64_t jobs) {
@@ -63,13 +62,13 @@ BlockRows::BlockRows(const HeadJob& job, int64_t block) {
   block_ = {rows_.data(), last - first, &job.problem->layout, &job.problem->rules, &job.key_values};
 }
 
-PackedHead::PackedHead(const HeadJob& job, const PackKernels& kernels, Parts parts, float* memory, Values* finite)
+PackedHead::PackedHead(const HeadJob& job, const PackKernels& kernels, Parts parts, float* memory, Found* found)
     : job_(&job),
       kernels_(kernels),
       parts_(parts),
       keys_(memory),
       values_(memory + job.tiles() * kernels.KeyFloats(job.problem->layout.d)),
-      finite_(finite),
+      found_(found),
       keys_floats_(kernels.KeyFloats(job.problem->layout.d)),
       values_floats_(kernels.ValueFloats(job.problem->layout.dv)) {}
 
@@ -83,15 +82,16 @@ void PackedHead::Pack(int64_t tile) const {
   const PhaseTimer timer(Phase::kPack);
   const KeyValues& from = job_->key_values;
   const int64_t first = tile * kKeyTile, count = std::min(kKeyTile, from.length - first);
-  kernels_.keys(from.k, first, count, job_->problem->layout.d, keys_ + tile * keys_floats_);
+  found_[tile].keys = kernels_.keys(from.k, first, count, job_->problem->layout.d, keys_ + tile * keys_floats_);
   if (parts_ == Parts::kKeys) return;
-  finite_[tile] = kernels_.values(from.v, first, count, job_->problem->layout.dv, values_ + tile * values_floats_);
+  found_[tile].values =
+      kernels_.values(from.v, first, count, job_->problem->layout.dv, values_ + tile * values_floats_);
 }
 
 KeyTile PackedHead::tile(int64_t tile) const {
   const float* keys = keys_ + tile * keys_floats_;
-  if (parts_ == Parts::kKeys) return {tile * kKeyTile, keys, nullptr, Values::kFinite};
-  return {tile * kKeyTile, keys, values_ + tile * values_floats_, finite_[tile]};
+  if (parts_ == Parts::kKeys) return {tile * kKeyTile, keys, nullptr, Values::kFinite, found_[tile].keys};
+  return {tile * kKeyTile, keys, values_ + tile * values_floats_, found_[tile].values, found_[tile].keys};
 }
 
 std::vector<Wave> MakeWaves(const std::vector<HeadJob>& jobs, const PackKernels& kernels, Parts parts) {
@@ -123,14 +123,14 @@ PackedWave::PackedWave(const std::vector<HeadJob>& jobs, Wave wave, const PackKe
     }
   }
   memory_ = AlignedBuffer<float>(floats);
-  finite_.resize(tasks.size());
+  found_.resize(tasks.size());
   float* memory = memory_.data();
-  Values* finite = finite_.data();
+  Found* found = found_.data();
   for (int64_t job = wave.first; job < wave.last; ++job) {
     const HeadJob& head = jobs[static_cast<size_t>(job)];
-    heads_.emplace_back(head, kernels, parts, memory, finite);
+    heads_.emplace_back(head, kernels, parts, memory, found);
     memory += PackedHead::Floats(head, kernels, parts);
-    finite += head.tiles();
+    found += head.tiles();
   }
   ParallelFor(static_cast<int64_t>(tasks.size()), [&](int64_t task, int) {
     const Task& at = tasks[static_cast<size_t>(task)];

@@ -51,10 +51,15 @@ class BlockRows {
 
 enum class Parts { kKeys, kKeysAndValues };
 
+// What packing found out about a tile.
+struct Found {
+  Values keys = Values::kFinite, values = Values::kFinite;
+};
+
 // A head's keys, and values where asked, packed tile by tile into memory of the caller's.
 class PackedHead {
  public:
-  PackedHead(const HeadJob& job, const PackKernels& kernels, Parts parts, float* memory, Values* finite);
+  PackedHead(const HeadJob& job, const PackKernels& kernels, Parts parts, float* memory, Found* found);
   static int64_t Floats(const HeadJob& job, const PackKernels& kernels, Parts parts);
   void Pack(int64_t tile) const;  // tiles may be packed by any thread
   KeyTile tile(int64_t tile) const;
@@ -65,9 +70,11 @@ class PackedHead {
   Parts parts_;
   float* keys_;
   float* values_;
-  Values* finite_;
+  Found* found_;
   int64_t keys_floats_, values_floats_;  // of a tile
 };
+
+inline constexpr int64_t kWaveFloats = 16 << 20;  // 64 MiB of packed keys and values at once
 
 // Consecutive jobs whose packed keys and values fit in a budget, or one job that does not.
 struct Wave {
@@ -84,7 +91,7 @@ class PackedWave {
  private:
   int64_t first_;
   AlignedBuffer<float> memory_;
-  std::vector<Values> finite_;
+  std::vector<Found> found_;
   std::vector<PackedHead> heads_;
 };
 

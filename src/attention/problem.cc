@@ -304,6 +304,7 @@ Problem MakeReadProblem(const ConstTensor& q, const ConstTensor& k, const ConstT
   problem.kv_dtype = k.dtype;
   problem.causal = options.causal;
   problem.window = options.window;
+  problem.chunked = options.chunked;
   problem.q = strides(q), problem.k = strides(k), problem.v = strides(v), problem.out = strides(out);
   problem.k_channel = Stride(k, axes.channel);
   problem.v_channel = Stride(v, axes.channel);

@@ -50,6 +50,7 @@ struct Problem {
   ScoreRules rules;
   Causal causal = Causal::kNone;
   Window window;
+  bool chunked = false;
   std::vector<Sequence> sequences;
   DType kv_dtype = DType::kF32;
   HeadRowStride q, k, v, out, lse;

@@ -22,7 +22,8 @@ struct KeyTile {
   int64_t first = 0;
   const float* keys = nullptr;
   const float* values = nullptr;  // not read by capture
-  Values finite = Values::kFinite;
+  Values finite = Values::kFinite;       // of the values
+  Values finite_keys = Values::kFinite;
 };
 
 // Sums of a row's softmax over some keys: out = sum_j exp(s_j - max) v_j, sum = sum_j exp(s_j - max).

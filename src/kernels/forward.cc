@@ -18,6 +18,7 @@
 #include "kernels/row-inl.h"
 #include "kernels/score-inl.h"
 #include "kernels/softmax-inl.h"
+#include "kernels/store-inl.h"
 #include "kernels/stream-inl.h"
 #include "kernels/weights-inl.h"
 
@@ -143,28 +144,6 @@ void Merge(const Block& block, const Sums& from, Scratch& scratch) noexcept {
       const VecF32 kept = hn::Mul(hn::LoadU(tag, total.out + c), keeps);
       hn::StoreU(hn::MulAdd(hn::LoadU(tag, from.out + c), adds, kept), tag, total.out + c);
     }
-  }
-}
-
-// out = factor * from, in the layout's type; uses `from` up.
-void StoreRow(float factor, float* from, const Layout& layout, void* to) {
-  const F32 tag;
-  const int64_t dv = layout.dv;
-  if (layout.q_dtype == DType::kF32 && layout.out_channel == 1) {
-    const VecF32 f = hn::Set(tag, factor);
-    float* out = static_cast<float*>(to);
-    int64_t c = 0;
-    for (; c + Lanes() <= dv; c += Lanes()) hn::StoreU(hn::Mul(hn::LoadU(tag, from + c), f), tag, out + c);
-    for (; c < dv; ++c) out[c] = from[c] * factor;
-    return;
-  }
-  ScaleRow(factor, from, ValueWidth(dv));
-  if (layout.q_dtype == DType::kF16 && layout.out_channel == 1) {
-    ConvertFromFloat(from, dv, static_cast<Float16*>(to));
-  } else if (layout.q_dtype == DType::kBF16 && layout.out_channel == 1) {
-    ConvertFromFloat(from, dv, static_cast<BFloat16*>(to));
-  } else {
-    for (int64_t c = 0; c < dv; ++c) StoreDouble(from[c], to, layout.q_dtype, c * layout.out_channel);
   }
 }
 

@@ -17,7 +17,7 @@ namespace HWY_NAMESPACE {
 namespace {
 
 template <class T>
-void PackKeys(const Strided& k, int64_t first, int64_t count, int64_t d, float* packed) noexcept {
+Values PackKeys(const Strided& k, int64_t first, int64_t count, int64_t d, float* packed) noexcept {
   const int64_t width = PanelWidth();
   for (int64_t key = 0; key < count; key += Lanes()) {
     float* panel = packed + key / width * width * d + key % width;
@@ -25,6 +25,7 @@ void PackKeys(const Strided& k, int64_t first, int64_t count, int64_t d, float* 
       PackKeyStrip<T>(k, first + key, count - key, c, std::min(kStrip, d - c), panel + c * width, width);
     }
   }
+  return Values::kFinite;
 }
 
 // Copies with what is not finite replaced by zero; returns a vector that is not all zero if there was any.
@@ -60,7 +61,7 @@ Values PackValues(const Strided& v, int64_t first, int64_t count, int64_t dv, fl
   return hn::AllTrue(tag, hn::Eq(lost, hn::Zero(tag))) ? Values::kFinite : Values::kSomeNotFinite;
 }
 
-void PackKeysOfAnyType(const Strided& k, int64_t first, int64_t count, int64_t d, float* packed) noexcept {
+Values PackKeysOfAnyType(const Strided& k, int64_t first, int64_t count, int64_t d, float* packed) noexcept {
   switch (k.dtype) {
     case DType::kBF16: return PackKeys<BFloat16>(k, first, count, d, packed);
     case DType::kF16: return PackKeys<Float16>(k, first, count, d, packed);

@@ -17,8 +17,9 @@ namespace qkv {
 namespace HWY_NAMESPACE {
 namespace {
 
-void PackKeys(const Strided& k, int64_t first, int64_t count, int64_t d, float* packed) noexcept {
+Values PackKeys(const Strided& k, int64_t first, int64_t count, int64_t d, float* packed) noexcept {
   PackPairKeys(k, first, count, d, reinterpret_cast<BFloat16*>(packed));
+  return Values::kFinite;
 }
 
 Values PackValues(const Strided& v, int64_t first, int64_t count, int64_t dv, float* packed) noexcept {
@@ -28,7 +29,7 @@ Values PackValues(const Strided& v, int64_t first, int64_t count, int64_t dv, fl
 
 }  // namespace
 
-PackKernels PairPackTable() { return {2 * kPairColumns, kPairColumns, &PackKeys, &PackValues, kPairDepth, 2}; }
+PackKernels PairPackTable() { return {2 * kPairColumns, kPairColumns, &PackKeys, &PackValues, kPairDepth, sizeof(BFloat16)}; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace qkv

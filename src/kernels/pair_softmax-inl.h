@@ -1,5 +1,5 @@
-// The softmax of bfloat16 attention in pairs: the part of a chunk that a group of rows sees, its scores,
-// weights and sums.
+// The softmax of attention on pairs of bfloat16 (kParts 1) and on triples that stand for float32 (kParts 3):
+// the part of a chunk that a group of rows sees, its scores, weights and sums.
 
 #if defined(QKV_KERNELS_PAIR_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QKV_KERNELS_PAIR_SOFTMAX_INL_H_
@@ -20,6 +20,7 @@
 #include "kernels/pairs.h"
 #include "kernels/row-inl.h"
 #include "kernels/score-inl.h"
+#include "kernels/triple_products-inl.h"
 #include "kernels/weights-inl.h"
 
 HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512bf16")
@@ -29,8 +30,11 @@ namespace HWY_NAMESPACE {
 inline constexpr int64_t kColumn = 2 * kPairColumns;  // keys whose scores are made together
 // Floats from a row of a chunk's scores to the next: off powers of two, which share cache sets.
 inline constexpr int64_t kScores = kPairChunk + 16;
-inline constexpr int64_t kWeights = kPairChunk + 32;  // the same of its weights
-inline constexpr int64_t kChunkSums = 2 * 16;         // of a row: of the weights, and of the exact exponentials
+// The same of its weights, whose parts are kPairChunk elements apart.
+template <int64_t kParts>
+inline constexpr int64_t kWeightStride = kParts* kPairChunk + 32;
+inline constexpr int64_t kWeights = kWeightStride<1>;
+inline constexpr int64_t kChunkSums = 2 * 16;  // of a row: of the weights, and of the exact exponentials
 
 // A row of Sums::out: the channels, then 16 partial sums of the weights that multiplied them, then 16 of the
 // exact exponentials, kept where somebody asked for them.
@@ -39,21 +43,26 @@ inline int64_t OutStride(const Layout& layout) { return Channels(layout) + 2 * 1
 inline int64_t Depth(const Layout& layout) { return PaddedWidth(layout.d, kPairDepth); }
 
 // The scratch memory's parts.
+template <int64_t kParts>
 struct Parts {
-  BFloat16* queries;  // (rows, Depth), as they came
-  float* column;      // (group rows, kColumn): scores
+  BFloat16* queries;  // (rows, kParts, Depth), not scaled
+  float* column;      // (kColumns, group rows, kColumn): scores
   float* scores;      // (group rows, kScores): those of a whole chunk, for rows that get a new base
   float* sums;        // (group rows, kChunkSums)
-  BFloat16* weights;  // (group rows, kWeights)
+  BFloat16* weights;  // (group rows, kWeightStride)
+  int32_t* odd;       // (rows): whether a query has numbers that triples cannot stand for
 
   explicit Parts(Scratch& scratch)
       : queries(reinterpret_cast<BFloat16*>(scratch.queries())),
         column(scratch.scores()),
-        scores(column + kPairGroupRows * kColumn),
+        scores(column + kColumns * kPairGroupRows * kColumn),
         sums(scores + kPairGroupRows * kScores),
-        weights(reinterpret_cast<BFloat16*>(sums + kPairGroupRows * kChunkSums)) {}
+        weights(reinterpret_cast<BFloat16*>(sums + kPairGroupRows * kChunkSums)),
+        odd(reinterpret_cast<int32_t*>(weights + kPairGroupRows * kWeightStride<kParts>)) {}
 
-  static constexpr int64_t kFloats = kPairGroupRows * (kColumn + kScores + kChunkSums + kWeights / 2);
+  static constexpr int64_t kColumns = kParts == 1 ? 1 : 2;
+  static constexpr int64_t kFloats =
+      kPairGroupRows * (kColumns * kColumn + kScores + kChunkSums + kWeightStride<kParts> / 2) + kMaxBlockRows;
 };
 
 // A group of rows and the part of a chunk that they see, in whole pair tiles; keys are relative to the tile.
@@ -102,10 +111,42 @@ HWY_INLINE void StoreSums(const ChunkSums& sums, float* to) {
   _mm512_storeu_ps(to + 16, sums.exact);
 }
 
+// The parts of 32 weights, in turn: i and 16 + i are a pair (kernels/triples.h). Their high and middle parts
+// are cut, not rounded: two steps fewer, and what products leave out stays as likely to be above as below,
+// since values' parts are rounded.
+HWY_INLINE void StoreTripleWeights(const __m512 (&p)[2], BFloat16* to) {
+  const __m512i upper = _mm512_set1_epi32(-65536);
+  __m512i parts[2][kTripleParts];
+  QKV_UNROLL for (int n = 0; n < 2; ++n) {
+    parts[n][0] = _mm512_and_si512(_mm512_castps_si512(p[n]), upper);
+    const __m512 rest = _mm512_sub_ps(p[n], _mm512_castsi512_ps(parts[n][0]));
+    parts[n][1] = _mm512_and_si512(_mm512_castps_si512(rest), upper);
+    parts[n][2] = _mm512_castps_si512(_mm512_sub_ps(rest, _mm512_castsi512_ps(parts[n][1])));
+  }
+  QKV_UNROLL for (int64_t i = 0; i < kTripleParts; ++i) {
+    _mm512_storeu_si512(to + i * kPairChunk, InTurn(parts[0][i], parts[1][i]));
+  }
+}
+
+// weights = 2^(s * factor - shift), as triples; adds them to the sums. count: a multiple of 32.
+HWY_INLINE void ExpRowOfTriples(const float* s, int64_t count, float factor, float shift, BFloat16* weights,
+                                ChunkSums& sums) {
+  const __m512 factors = _mm512_set1_ps(factor), shifts = _mm512_set1_ps(shift);
+  for (int64_t j = 0; j < count; j += 32) {
+    __m512 p[2];
+    QKV_UNROLL for (int n = 0; n < 2; ++n) {
+      const __m512 x = _mm512_fmsub_ps(_mm512_load_ps(s + j + 16 * n), factors, shifts);
+      p[n] = _mm512_scalef_ps(PowerForTriple(_mm512_reduce_ps(x, kFloor)), x);
+      sums.weights = _mm512_add_ps(sums.weights, p[n]);
+    }
+    StoreTripleWeights(p, weights + j);
+  }
+}
+
 // weights = 2^(s * factor - shift), rounded; adds them to the sums. count: a multiple of 32.
 template <RowSums kSums>
-HWY_INLINE void ExpRow(const float* s, int64_t count, float factor, float shift, BFloat16* weights,
-                       ChunkSums& sums) {
+HWY_INLINE void ExpRowOfPairs(const float* s, int64_t count, float factor, float shift, BFloat16* weights,
+                              ChunkSums& sums) {
   const __m512 factors = _mm512_set1_ps(factor), shifts = _mm512_set1_ps(shift);
   for (int64_t j = 0; j < count; j += 32) {
     __m512 p[2];
@@ -123,6 +164,30 @@ HWY_INLINE void ExpRow(const float* s, int64_t count, float factor, float shift,
   }
 }
 
+template <RowSums kSums, int64_t kParts>
+HWY_INLINE void ExpRow(const float* s, int64_t count, float factor, float shift, BFloat16* weights,
+                       ChunkSums& sums) {
+  if constexpr (kParts == kTripleParts)
+    ExpRowOfTriples(s, count, factor, shift, weights, sums);
+  else
+    ExpRowOfPairs<kSums>(s, count, factor, shift, weights, sums);
+}
+
+// Where a lane's sum over a chunk passes it, the row gets a new base. In float32 no weight may pass 2^6: the
+// larger the exponent, the larger its rounding.
+template <int64_t kParts>
+inline constexpr float kLargestSum = kParts == kTripleParts ? 64.0f : 1024.0f;
+
+// One of a row's weights.
+template <int64_t kParts>
+HWY_INLINE float WeightAt(const BFloat16* weights, int64_t j) {
+  if (kParts == 1) return ToFloat(weights[j]);
+  const int64_t at = j / kPairDepth * kPairDepth + j % 16 * 2 + j % kPairDepth / 16;
+  float weight = 0;
+  for (int64_t p = 0; p < kParts; ++p) weight += ToFloat(weights[p * kPairChunk + at]);
+  return weight;
+}
+
 inline float MaxOf(const float* s, int64_t count) {
   __m512 max = _mm512_set1_ps(kBlocked);
   // The score comes first: where it is NaN, the maximum gives the second, and the sums carry the NaN on.
@@ -137,10 +202,11 @@ inline float MaxOf(const float* s, int64_t count) {
 }
 
 // The softmax of an item.
-template <RowSums kSums>
+template <RowSums kSums, int64_t kParts>
 class ItemSoftmax {
  public:
-  ItemSoftmax(const Block& block, const KeyTile& tile, const Item& item, const Parts& parts, const Sums& sums)
+  ItemSoftmax(const Block& block, const KeyTile& tile, const Item& item, const Parts<kParts>& parts,
+              const Sums& sums)
       : block_(block),
         tile_(tile),
         item_(item),
@@ -149,10 +215,9 @@ class ItemSoftmax {
         stride_(OutStride(*block.layout)),
         channels_(Channels(*block.layout)) {
     const ScoreRules& rules = *block.rules;
-    const float scale = static_cast<float>(block.layout->scale);
     // Rules on scores want them scaled; and a largest product is a largest score where the scale is positive.
-    scale_first_ = rules.softcap || rules.has_alibi || rules.has_bias || !(scale > 0);
-    scale_ = scale_first_ ? 1.0f : scale;
+    scale_first_ = rules.softcap || rules.has_alibi || rules.has_bias || !(scale_of_products() > 0);
+    scale_ = scale_first_ ? 1.0f : scale_of_products();
     every_row_ = rules.has_mask || scale_first_;
     SetShifts();
     for (int64_t r = 0; r < item.rows; ++r)
@@ -170,20 +235,27 @@ class ItemSoftmax {
 
   // The scores of a column of keys, from `key` on, become weights under the rows' bases.
   HWY_INLINE void RunColumn(int64_t key) {
+    BeginColumn(key, parts_.column);
+    RunRows(key, parts_.column, 0, item_.rows);
+  }
+  // The same in steps: first for all rows, then for rows [first, last).
+  HWY_INLINE void BeginColumn(int64_t key, float* column) {
     if (every_row_ || !item_.all_visible) {
-      for (int64_t r = 0; r < item_.rows; ++r)
-        ApplyRulesTo(r, {key, key + kColumn}, parts_.column + r * kColumn);
+      for (int64_t r = 0; r < item_.rows; ++r) ApplyRulesTo(r, {key, key + kColumn}, column + r * kColumn);
     }
-    if (unseen_ != 0) TakeFirstBases();
+    if (unseen_ != 0) TakeFirstBases(column);
+  }
+  HWY_INLINE void RunRows(int64_t key, const float* column, int64_t first, int64_t last) {
     const float factor = scale_ * kLog2E;
-    const float* s = parts_.column;
-    float* of_chunk = parts_.sums;
-    BFloat16* weights = parts_.weights + key - item_.keys.first;
-    for (int64_t r = 0; r < item_.rows; ++r, s += kColumn, of_chunk += kChunkSums, weights += kWeights) {
+    const float* s = column + first * kColumn;
+    float* of_chunk = parts_.sums + first * kChunkSums;
+    BFloat16* weights = parts_.weights + first * kWeightStride<kParts> + key - item_.keys.first;
+    for (int64_t r = first; r < last;
+         ++r, s += kColumn, of_chunk += kChunkSums, weights += kWeightStride<kParts>) {
       ChunkSums sums;
       sums.weights = _mm512_load_ps(of_chunk);
       if constexpr (kSums == RowSums::kExact) sums.exact = _mm512_load_ps(of_chunk + 16);
-      ExpRow<kSums>(s, kColumn, factor, shift_[r], weights, sums);
+      ExpRow<kSums, kParts>(s, kColumn, factor, shift_[r], weights, sums);
       _mm512_store_ps(of_chunk, sums.weights);
       if constexpr (kSums == RowSums::kExact) _mm512_store_ps(of_chunk + 16, sums.exact);
     }
@@ -191,7 +263,7 @@ class ItemSoftmax {
 
   // Adds the columns' sums, except of rows that need a new base: any_rebase() says whether there are such.
   void EndColumns() {
-    const __m512i large = _mm512_castps_si512(_mm512_set1_ps(1024.0f));
+    const __m512i large = _mm512_castps_si512(_mm512_set1_ps(kLargestSum<kParts>));
     for (int64_t r = 0; r < item_.rows; ++r) {
       const ChunkSums sums = LoadSums(chunk_sums(r));
       // NaN and infinity have larger bits than any number.
@@ -227,10 +299,10 @@ class ItemSoftmax {
   }
 
   // Rows that have seen no key yet get a base from a column's scores. Until then their weights are zero.
-  void TakeFirstBases() {
+  void TakeFirstBases(const float* column) {
     for (int64_t r = 0; r < item_.rows; ++r) {
       if (((unseen_ >> r) & 1) == 0) continue;
-      const float largest = MaxOf(parts_.column + r * kColumn, kColumn) * scale_;
+      const float largest = MaxOf(column + r * kColumn, kColumn) * scale_;
       if (!(std::abs(largest) <= kLargestBase)) continue;
       sums_.max[item_.row + r] = largest;
       shift_[r] = largest * kLog2E;
@@ -239,10 +311,12 @@ class ItemSoftmax {
     }
   }
 
+  // Queries of triples are scaled when they are packed.
+  float scale_of_products() const { return kParts == 1 ? static_cast<float>(block_.layout->scale) : 1.0f; }
   uint32_t all_rows() const { return ~0u >> (kPairGroupRows - item_.rows); }
   int64_t count() const { return item_.keys.last - item_.keys.first; }
   float* row(int64_t r) { return sums_.out + (item_.row + r) * stride_; }
-  BFloat16* weights(int64_t r) { return parts_.weights + r * kWeights; }
+  BFloat16* weights(int64_t r) { return parts_.weights + r * kWeightStride<kParts>; }
   float* chunk_sums(int64_t r) { return parts_.sums + r * kChunkSums; }
 
   HWY_INLINE void AddSums(int64_t r, const ChunkSums& sums) {
@@ -258,7 +332,7 @@ class ItemSoftmax {
     const Row& at = block_.rows[item_.row + r];
     const int64_t first = tile_.first + keys.first, last = tile_.first + keys.last;
     if (HWY_LIKELY(!every_row_ && at.first <= first && last <= at.last)) return;
-    if (scale_first_) ScaleRow(static_cast<float>(block_.layout->scale), s, keys.last - keys.first);
+    if (scale_first_ && kParts == 1) ScaleRow(scale_of_products(), s, keys.last - keys.first);
     const Range range = {std::clamp(at.first - tile_.first, keys.first, keys.last),
                          std::clamp(at.last - tile_.first, keys.first, keys.last)};
     ApplyRulesWithin(*block_.rules, at, tile_.first, range, keys, s - keys.first);
@@ -275,12 +349,12 @@ class ItemSoftmax {
     }
     ChunkSums sums = {_mm512_setzero_ps(), _mm512_setzero_ps()};
     if (base == kBlocked) {  // it has seen nothing yet
-      std::fill_n(weights(r), count(), BFloat16{});
+      std::fill_n(weights(r), kWeightStride<kParts>, BFloat16{});
     } else if (std::abs(base) <= kLargestBase) {
-      ExpRow<kSums>(s, count(), scale_ * kLog2E, base * kLog2E, weights(r), sums);
+      ExpRow<kSums, kParts>(s, count(), scale_ * kLog2E, base * kLog2E, weights(r), sums);
     } else {
       for (int64_t j = 0; j < count(); ++j) s[j] = s[j] * scale_ - base;
-      ExpRow<kSums>(s, count(), kLog2E, 0.0f, weights(r), sums);
+      ExpRow<kSums, kParts>(s, count(), kLog2E, 0.0f, weights(r), sums);
     }
     if (block_.rules->dropout) Drop(r);
     AddSums(r, sums);
@@ -288,15 +362,23 @@ class ItemSoftmax {
 
   void Drop(int64_t r) {
     HWY_ALIGN float p[kPairChunk];
-    for (int64_t j = 0; j < count(); ++j) p[j] = ToFloat(weights(r)[j]);
+    for (int64_t j = 0; j < count(); ++j) p[j] = WeightAt<kParts>(weights(r), j);
     DropWeights(*block_.rules, block_.rows[item_.row + r], tile_.first, item_.keys, p - item_.keys.first);
-    for (int64_t j = 0; j < count(); ++j) weights(r)[j] = ToBFloat16(p[j]);
+    for (int64_t j = 0; j < count(); j += kPairDepth) StoreWeights(p + j, weights(r) + j);
+  }
+
+  // 32 of them.
+  static void StoreWeights(const float* p, BFloat16* to) {
+    if constexpr (kParts == kTripleParts)
+      StoreTripleWeights({_mm512_load_ps(p), _mm512_load_ps(p + 16)}, to);
+    else
+      for (int64_t j = 0; j < kPairDepth; ++j) to[j] = ToBFloat16(p[j]);
   }
 
   const Block& block_;
   const KeyTile& tile_;
   const Item& item_;
-  const Parts& parts_;
+  const Parts<kParts>& parts_;
   Sums sums_;
   int64_t stride_, channels_;
   float scale_;

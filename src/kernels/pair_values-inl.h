@@ -14,25 +14,13 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
+#include "kernels/denormals-inl.h"
 #include "kernels/multiply-inl.h"
 #include "kernels/pairs.h"
 
 HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512bf16")
 namespace qkv {
 namespace HWY_NAMESPACE {
-
-// While it lives, the thread's vector instructions take denormal numbers for zeros.
-class DenormalsAreZeros {
- public:
-  DenormalsAreZeros() : before_(_mm_getcsr()) { _mm_setcsr(before_ | kFlushResults | kZeroOperands); }
-  ~DenormalsAreZeros() { _mm_setcsr(before_); }
-  DenormalsAreZeros(const DenormalsAreZeros&) = delete;
-  DenormalsAreZeros& operator=(const DenormalsAreZeros&) = delete;
-
- private:
-  static constexpr unsigned kFlushResults = 1u << 15, kZeroOperands = 1u << 6;
-  unsigned before_;
-};
 
 // Weights and values of some keys, a multiple of 32, and the rows of O that they are added to.
 struct FewRows {

@@ -1,8 +1,8 @@
-// Products of float32 on tiles of bfloat16. A number is a triple of bfloat16 numbers whose sum it is; of the nine products
-// of two triples' parts the six larger ones are added up in float32. The other three are below 2^-22 of the
-// whole, 2^-26 on average: less than rounding each product to float32 would cost. tdpbf16ps adds 16 exact products
-// of each parity before the sum meets c, so that results come out nearer than a chain of fused multiply-adds brings
-// them (tests/kernels holds both to the product in double precision).
+// Products of float32 on tiles of bfloat16. A number is a triple of bfloat16 numbers whose sum it is; of the
+// nine products of two triples' parts the six larger ones are added up in float32. The other three are below
+// 2^-22 of the whole, 2^-26 on average: less than rounding each product to float32 would cost. tdpbf16ps adds
+// 16 exact products of each parity before the sum meets c, so that results come out nearer than a chain of
+// fused multiply-adds brings them (tests/kernels holds both to the product in double precision).
 
 #if defined(QKV_KERNELS_TRIPLE_PRODUCTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QKV_KERNELS_TRIPLE_PRODUCTS_INL_H_
@@ -25,8 +25,8 @@ namespace HWY_NAMESPACE {
 inline constexpr int64_t kTripleParts = 3;
 inline constexpr int64_t kTripleTile = kTripleParts * kPairTile;  // elements: the pair tiles of the three parts
 
-// 16 numbers' parts, largest first, each in the upper half of its lane above zeros. Their sum is the number itself where
-// IsPlain says so.
+// 16 numbers' parts, largest first, each in the upper half of its lane above zeros. Their sum is the number
+// itself where IsPlain says so.
 struct Triple {
   __m512i part[kTripleParts];
 
@@ -45,18 +45,23 @@ HWY_INLINE __mmask16 OddOnes(__m512 number) {
   constexpr int32_t kLeast = (127 - 102) << 23, kMost = (127 + 60) << 23;  // 2^-102, 2^60
   const __m512i magnitude = _mm512_and_si512(_mm512_castps_si512(number), _mm512_set1_epi32(0x7fffffff));
   const __m512i above = _mm512_sub_epi32(magnitude, _mm512_set1_epi32(kLeast));
-  return _mm512_cmpgt_epu32_mask(above, _mm512_set1_epi32(kMost - kLeast)) & _mm512_test_epi32_mask(magnitude, magnitude);
+  return _mm512_cmpgt_epu32_mask(above, _mm512_set1_epi32(kMost - kLeast)) &
+         _mm512_test_epi32_mask(magnitude, magnitude);
 }
 
 // Parts of 32 numbers side by side: of the 16 in `first`, then those in `second`.
-HWY_ALIGN inline constexpr uint16_t kUpperHalves[32] = {1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31,
-                                                        33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
+HWY_ALIGN inline constexpr uint16_t kUpperHalves[32] = {1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21,
+                                                        23, 25, 27, 29, 31, 33, 35, 37, 39, 41, 43,
+                                                        45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
 HWY_INLINE __m512i SideBySide(__m512i first, __m512i second) {
   return _mm512_permutex2var_epi16(first, _mm512_load_si512(kUpperHalves), second);
 }
 
-// Parts of 16 numbers of each, in turn: a row of a pair tile.
-HWY_INLINE __m512i InTurn(__m512i even, __m512i odd) { return _mm512_or_si512(_mm512_srli_epi32(even, 16), odd); }
+// Parts of 16 numbers of each, in turn: a row of a pair tile. What is left of a denormal low part is cut off.
+HWY_INLINE __m512i InTurn(__m512i even, __m512i odd) {
+  constexpr int kFirstOrBoth = 0xf8;  // a | (b & c)
+  return _mm512_ternarylogic_epi32(_mm512_srli_epi32(even, 16), odd, _mm512_set1_epi32(-65536), kFirstOrBoth);
+}
 
 // 32 numbers of a row to its parts, `part` elements apart.
 HWY_INLINE void StoreTriples(__m512 first, __m512 second, BFloat16* to, int64_t part) {
@@ -66,7 +71,8 @@ HWY_INLINE void StoreTriples(__m512 first, __m512 second, BFloat16* to, int64_t 
   }
 }
 
-// 16 columns of a pair of rows (an even and the odd after it) to a triple tile, whose row of pairs begins at `to`.
+// 16 columns of a pair of rows (an even and the odd after it) to a triple tile, whose row of pairs begins at
+// `to`.
 HWY_INLINE void StoreTripleColumns(__m512 even, __m512 odd, BFloat16* to) {
   const Triple a(even), b(odd);
   QKV_UNROLL for (int64_t p = 0; p < kTripleParts; ++p) {
@@ -97,19 +103,43 @@ class TripleProducts : public TileProducts {
     End(p);
   }
 
+  // Asks on the way for what follows b's tiles of each step, from the second-level cache.
+  HWY_INLINE void RunAhead(const PairProduct& p) const {
+    const BFloat16* next[2] = {p.b[0] + kTripleTile, p.b[1] + kTripleTile};
+    int column = 0;
+    RunAmong(p, [&]() HWY_ATTR {
+      QKV_UNROLL for (int64_t line = 0; line < kPairTile; line += 32) __builtin_prefetch(next[column] + line);
+      next[column] += kPairTile;
+      column = 1 - column;
+    });
+  }
+
+  // Calls between() kBetween times a step.
+  static constexpr int64_t kBetween = 6;
+  template <class Between>
+  HWY_INLINE void RunAmong(const PairProduct& p, const Between& between) const {
+    Begin(p);
+    for (int64_t step = 0; step < p.steps; ++step) MultiplyStep(p, step, between);
+    End(p);
+  }
+
  private:
-  // High by low, high by middle, middle by middle, middle by high, low by high, high by high: each a step from the one
-  // before, so that one side's registers stay, and the largest comes last.
-  static HWY_INLINE void MultiplyStep(const PairProduct& p, int64_t step) {
+  // High by low, high by middle, middle by middle, middle by high, low by high, high by high: each a step from
+  // the one before, so that one side's registers stay, and the largest comes last.
+  template <class Between>
+  static HWY_INLINE void MultiplyStep(const PairProduct& p, int64_t step, const Between& between) {
     const BFloat16* a = p.a + step * kPairDepth;
     const BFloat16* b[2] = {p.b[0] + step * kTripleTile, p.b[1] + step * kTripleTile};
     const bool both = p.rows > 16;
-    LoadRows(p, a, both), LoadColumns(b, 2), Multiply(both);
-    LoadColumns(b, 1), Multiply(both);
-    LoadRows(p, a + p.a_part, both), Multiply(both);
-    LoadColumns(b, 0), Multiply(both);
-    LoadRows(p, a + 2 * p.a_part, both), Multiply(both);
-    LoadRows(p, a, both), Multiply(both);
+    LoadRows(p, a, both), LoadColumns(b, 2), Multiply(both), between();
+    LoadColumns(b, 1), Multiply(both), between();
+    LoadRows(p, a + p.a_part, both), Multiply(both), between();
+    LoadColumns(b, 0), Multiply(both), between();
+    LoadRows(p, a + 2 * p.a_part, both), Multiply(both), between();
+    LoadRows(p, a, both), Multiply(both), between();
+  }
+  static HWY_INLINE void MultiplyStep(const PairProduct& p, int64_t step) {
+    MultiplyStep(p, step, [] {});
   }
 
   static HWY_INLINE void LoadRows(const PairProduct& p, const BFloat16* a, bool both) {

@@ -69,6 +69,7 @@ std::vector<T> Piece(const Prefill& prefill, const Array<T>& q, const Array<T>& 
                             {0, prefill.tokens * prefill.d, prefill.d, 1});
   AttentionOptions options = prefill.options;
   options.offset = std::vector<int64_t>{prefill.past + first};
+  options.chunked = true;
   if (keys == Keys::kSoFar) options.kv_lengths = std::vector<int64_t>{prefill.past + last};
   std::vector<T> out(static_cast<size_t>(shape.elements()));
   const ConstTensor all_keys(k.values.data(), DTypeOf<T>::value, {1, prefill.heads, total, prefill.d});

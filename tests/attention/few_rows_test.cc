@@ -77,6 +77,7 @@ struct Rules {
     if (options.mask) part.mask = cut(mask.data(), DType::kBool, 1);
     if (options.bias) part.bias = cut(bias.values.data(), DType::kF32, 4);
     part.offset = std::vector<int64_t>{keys - kQueries + first};
+    part.chunked = true;
     return part;
   }
 };

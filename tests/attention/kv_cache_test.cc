@@ -74,6 +74,7 @@ std::vector<float> InChunks(const Tokens& t, const AttentionOptions& options, co
 AttentionOptions CausalOptions() {
   AttentionOptions options;
   options.causal = Causal::kBottomRight;
+  options.chunked = true;
   return options;
 }
 

@@ -1,0 +1,259 @@
+// The fused forward on tiles of bfloat16 pairs, for bfloat16 (Products::kParts 1) and for float32 as triples
+// (3). Loops: block of rows > split of keys > tile of keys > group of 32 rows > chunk of 128 keys > column of
+// 32 keys. The scores of a column, 4 KiB, become weights before the next column's are multiplied: what goes
+// from one kind of unit to the other stays in the first-level cache.
+//
+// Scores, sums and the output are float32; bfloat16's weights are rounded for the second multiplication,
+// float32's are triples. A row's weights are exp(s - base). Its base is the largest score of the first column
+// that shows it a key, and stays until the weights of a chunk would pass kLargestSum: there is no search for
+// the maximum in most chunks. A row that needs a new base gets it, and its weights, from the scores of the
+// whole chunk, made again. All of it depends on the row alone.
+
+#if defined(QKV_KERNELS_PAIR_FORWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QKV_KERNELS_PAIR_FORWARD_INL_H_
+#undef QKV_KERNELS_PAIR_FORWARD_INL_H_
+#else
+#define QKV_KERNELS_PAIR_FORWARD_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+
+#include "hwy/highway.h"
+#include "kernels/block.h"
+#include "kernels/denormals-inl.h"
+#include "kernels/pair_products-inl.h"
+#include "kernels/pair_softmax-inl.h"
+#include "kernels/pairs.h"
+#include "kernels/phase.h"
+#include "kernels/row-inl.h"
+#include "kernels/score-inl.h"
+#include "kernels/store-inl.h"
+#include "kernels/triple_odd-inl.h"
+
+HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512bf16")
+namespace qkv {
+namespace HWY_NAMESPACE {
+
+// S = Q K^T of an item's rows and kColumn keys, from `key` on.
+template <int64_t kParts>
+HWY_INLINE PairProduct ColumnProduct(const Block& block, const KeyTile& tile, const Item& item, int64_t key,
+                                     const Parts<kParts>& parts, float* scores, int64_t stride) {
+  const int64_t depth = Depth(*block.layout), steps = depth / kPairDepth, group = steps * kParts * kPairTile;
+  const BFloat16* b = reinterpret_cast<const BFloat16*>(tile.keys) + key / kPairColumns * group;
+  return {parts.queries + item.row * kParts * depth,
+          kParts * depth,
+          {b, b + group},
+          scores,
+          stride,
+          item.rows,
+          steps,
+          Start::kZero,
+          depth};
+}
+
+// O += P V of an item.
+template <class Products>
+HWY_INLINE void AddValues(const Block& block, const KeyTile& tile, const Item& item, const BFloat16* weights,
+                          float* out, Products& products) {
+  constexpr int64_t kParts = Products::kParts;
+  constexpr int64_t kGroup = kKeyTile / kPairDepth * kParts * kPairTile;  // from 16 channels to the next
+  const int64_t stride = OutStride(*block.layout), steps = (item.keys.last - item.keys.first) / kPairDepth;
+  const BFloat16* values =
+      reinterpret_cast<const BFloat16*>(tile.values) + item.keys.first * kParts * kPairColumns;
+  for (int64_t c = 0; c < block.layout->dv; c += 2 * kPairColumns) {
+    const BFloat16* b = values + c / kPairColumns * kGroup;
+    const PairProduct product = {
+        weights, kWeightStride<kParts>, {b, b + kGroup}, out + item.row * stride + c, stride, item.rows,
+        steps,   Start::kAdd,           kPairChunk};
+    if constexpr (kParts == kTripleParts)
+      products.RunAhead(product);
+    else
+      products.Run(product);
+  }
+}
+
+// One kind of unit after the other.
+template <int64_t kParts, class Softmax, class Products>
+HWY_INLINE void AddColumns(const Block& block, const KeyTile& tile, const Item& item,
+                           const Parts<kParts>& parts, const OddScores<kParts>&, Softmax& softmax,
+                           const Products& products) {
+  for (int64_t key = item.keys.first; key < item.keys.last; key += kColumn) {
+    products.Run(ColumnProduct(block, tile, item, key, parts, parts.column, kColumn));
+    softmax.RunColumn(key);
+  }
+}
+
+// A column's softmax among the products of the next. Six times as many products leave room for it; and tiles
+// that wait longer than some 300 ns start slowly again.
+template <class Softmax>
+HWY_INLINE void AddColumns(const Block& block, const KeyTile& tile, const Item& item,
+                           const Parts<kTripleParts>& parts, const OddScores<kTripleParts>& odd,
+                           Softmax& softmax, const TripleProducts& products) {
+  float *column = parts.column, *next = column + kPairGroupRows * kColumn;
+  const int64_t pieces = TripleProducts::kBetween * Depth(*block.layout) / kPairDepth;
+  const int64_t piece = (item.rows + pieces - 1) / pieces;
+  products.Run(ColumnProduct(block, tile, item, item.keys.first, parts, column, kColumn));
+  for (int64_t key = item.keys.first; key < item.keys.last; key += kColumn) {
+    odd.Replace(key, column, kColumn);
+    softmax.BeginColumn(key, column);
+    int64_t row = 0;
+    const auto some = [&]() HWY_ATTR {
+      const int64_t last = std::min(row + piece, item.rows);
+      softmax.RunRows(key, column, row, last);
+      row = last;
+    };
+    if (key + kColumn < item.keys.last)
+      products.RunAmong(ColumnProduct(block, tile, item, key + kColumn, parts, next, kColumn), some);
+    softmax.RunRows(key, column, row, item.rows);
+    std::swap(column, next);
+  }
+}
+
+// The item's weights and their sums. Exponentials that underflow would cost 70 times as much as others.
+template <int64_t kParts, class Softmax, class Products>
+HWY_INLINE void WeighItem(const Block& block, const KeyTile& tile, const Item& item, const Parts<kParts>& parts,
+                          const OddScores<kParts>& odd, Softmax& softmax, const Products& products) {
+  const DenormalsAreZeros mode;
+  AddColumns(block, tile, item, parts, odd, softmax, products);
+  softmax.EndColumns();
+  if (!softmax.any_rebase()) return;
+  for (int64_t key = item.keys.first; key < item.keys.last; key += kColumn) {
+    float* scores = parts.scores + key - item.keys.first;
+    products.Run(ColumnProduct(block, tile, item, key, parts, scores, kScores));
+    odd.Replace(key, scores, kScores);
+  }
+  softmax.Rebase();
+}
+
+template <RowSums kSums, class Products>
+void AddItem(const Block& block, const KeyTile& tile, const Item& item, Scratch& scratch, Products& products) {
+  constexpr int64_t kParts = Products::kParts;
+  const Parts<kParts> parts(scratch);
+  const Sums sums = scratch.split();
+  const OddScores<kParts> odd(block, tile, item, parts);
+  ItemSoftmax<kSums, kParts> softmax(block, tile, item, parts, sums);
+  WeighItem(block, tile, item, parts, odd, softmax, products);
+  AddValues(block, tile, item, parts.weights, sums.out, products);
+  if (tile.finite == Values::kFinite) return;
+  AddValuesLeftOut<kParts>({block, item.row, item.rows}, tile.first, item.keys, sums.out,
+                           OutStride(*block.layout), [&](int64_t r, int64_t j) {
+                             return WeightAt<kParts>(parts.weights + (r - item.row) * kWeightStride<kParts>,
+                                                     j - item.keys.first);
+                           });
+}
+
+template <class Products>
+void AddTile(const Block& block, const KeyTile& tile, Scratch& scratch) noexcept {
+  const PhaseTimer timer(Phase::kSoftmax);  // and both multiplications, which are not apart from it
+  const Items items(block, tile.first);
+  if (items.count == 0) return;
+  const bool exact = block.layout->row_sums == RowSums::kExact;
+  Products products;
+  for (int64_t i = 0; i < items.count; ++i) {
+    if (exact)
+      AddItem<RowSums::kExact>(block, tile, items.item[i], scratch, products);
+    else
+      AddItem<RowSums::kForOutput>(block, tile, items.item[i], scratch, products);
+  }
+}
+
+inline void CopyQuery(const Layout& layout, const void* from, BFloat16* to) {
+  const auto* q = static_cast<const BFloat16*>(from);
+  if (layout.q_channel == 1)
+    std::copy_n(q, layout.d, to);
+  else
+    for (int64_t c = 0; c < layout.d; ++c) to[c] = q[c * layout.q_channel];
+}
+
+// The block's queries, zeros past the last of them, as they came; or scaled, as triples.
+template <int64_t kParts>
+void PackQueries(const Block& block, const Parts<kParts>& parts) {
+  const int64_t depth = Depth(*block.layout);
+  BFloat16* to = parts.queries;
+  for (int64_t r = 0; r < PaddedWidth(block.count, 16); ++r, to += kParts * depth) {
+    std::fill_n(to, kParts * depth, BFloat16{});
+    if (r >= block.count) continue;
+    if constexpr (kParts == kTripleParts)
+      parts.odd[r] = PackTripleQuery(*block.layout, block.rows[r].q, depth, to) ? 1 : 0;
+    else
+      CopyQuery(*block.layout, block.rows[r].q, to);
+  }
+}
+
+template <int64_t kParts>
+void Begin(const Block& block, Scratch& scratch) noexcept {
+  const PhaseTimer timer(Phase::kRows);
+  const int64_t stride = scratch.out_stride(), channels = Channels(*block.layout);
+  PackQueries(block, Parts<kParts>(scratch));
+  const Sums total = scratch.total();
+  for (int64_t r = 0; r < block.count; ++r) {
+    const float* sink = block.rows[r].sink;
+    total.max[r] = sink == nullptr ? kBlocked : *sink;
+    if (total.max[r] == kBlocked) continue;
+    std::fill_n(total.out + r * stride, stride, 0.0f);
+    float* sums = total.out + r * stride + channels;
+    sums[0] = sums[16] = ExpOfBase(total.max[r]);
+  }
+}
+
+inline void BeginSplit(const Block& block, Scratch& scratch) noexcept {
+  const Sums split = scratch.split();
+  std::fill_n(split.max, block.count, kBlocked);
+  std::fill_n(split.sum, block.count, 0.0f);
+  std::fill_n(split.out, PaddedWidth(block.count, 16) * scratch.out_stride(), 0.0f);
+}
+
+inline void Merge(const Block& block, const Sums& from, Scratch& scratch) noexcept {
+  const PhaseTimer timer(Phase::kMerge);
+  const Sums total = scratch.total();
+  const int64_t stride = scratch.out_stride();
+  for (int64_t r = 0; r < block.count; ++r) {
+    if (from.max[r] == kBlocked) continue;
+    if (total.max[r] == kBlocked) {
+      total.max[r] = from.max[r];
+      std::copy_n(from.out + r * stride, stride, total.out + r * stride);
+      continue;
+    }
+    const float max = !(from.max[r] <= total.max[r]) ? from.max[r] : total.max[r];
+    const __m512 keep = _mm512_set1_ps(Rescale(total.max[r], max)),
+                 add = _mm512_set1_ps(Rescale(from.max[r], max));
+    total.max[r] = max;
+    for (int64_t c = r * stride; c < (r + 1) * stride; c += 16) {
+      const __m512 kept = _mm512_mul_ps(_mm512_loadu_ps(total.out + c), keep);
+      _mm512_storeu_ps(total.out + c, _mm512_fmadd_ps(_mm512_loadu_ps(from.out + c), add, kept));
+    }
+  }
+}
+
+template <int64_t kParts>
+void Finish(const Block& block, const Sums& total, Scratch& scratch) noexcept {
+  const PhaseTimer timer(Phase::kRows);
+  const Layout& layout = *block.layout;
+  const int64_t stride = scratch.out_stride(), channels = Channels(layout);
+  for (int64_t r = 0; r < block.count; ++r) {
+    const Row& row = block.rows[r];
+    float* out = total.out + r * stride;
+    const bool blocked = total.max[r] == kBlocked;
+    const float of_weights = _mm512_reduce_add_ps(_mm512_loadu_ps(out + channels));
+    if (blocked) std::fill_n(out, channels, 0.0f);
+    StoreRow(blocked ? 1.0f : 1.0f / of_weights, out, layout, row.out);
+    if (layout.row_sums != RowSums::kExact) continue;
+    // The output of a blocked row was never written. Triples' weights are exact themselves.
+    const float* exact = out + channels + (kParts == 1 ? 16 : 0);
+    total.sum[r] = blocked ? 0.0f : _mm512_reduce_add_ps(_mm512_loadu_ps(exact));
+    // The base's rounding, common to all terms of the sum, is taken out: one visible key gives its score
+    // exactly.
+    if (row.lse != nullptr) {
+      *row.lse = blocked ? kBlocked : total.max[r] + std::log(total.sum[r] / ExpOfBase(total.max[r]));
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace qkv
+HWY_POP_ATTRIBUTES
+
+#endif  // include guard
