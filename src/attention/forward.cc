@@ -41,12 +41,13 @@ struct Worker {
 // What a job's numbers are multiplied as: a table of kernels.
 enum class Numbers { kFloats, kPairs, kTriples };
 
-// From this many rows on, tiles of triples are faster than float32.
-constexpr int64_t kTripleRows = 32;
+LeastForTriples g_least;
 
 // Triples take half as much memory again: not where keys and values would not fit in a wave.
 bool TakesTriples(const HeadJob& job) {
-  if (!HasTripleKernels(ChosenIsa()) || job.rows < kTripleRows) return false;
+  const Layout& layout = job.problem->layout;
+  if (!HasTripleKernels(ChosenIsa()) || job.rows < g_least.rows) return false;
+  if (std::min(layout.d, layout.dv) < g_least.channels) return false;
   return PackedHead::Floats(job, TriplePackKernels(), Parts::kKeysAndValues) <= kWaveFloats;
 }
 
@@ -331,6 +332,8 @@ size_t RowStatistics::Index(const Row& row) const {
   const size_t b = static_cast<size_t>(row.batch);
   return static_cast<size_t>(first_row_[b] + row.head * problem_->sequences[b].rows + row.query);
 }
+
+void SetLeastForTriples(LeastForTriples least) { g_least = least; }
 
 void RunForward(const Problem& problem, const std::vector<HeadJob>& jobs, RowStatistics* statistics,
                 const Progress& progress) {

@@ -25,6 +25,14 @@ class RowStatistics {
   std::vector<float> max_, sum_;
 };
 
+// From these sizes on, rows a KV head and channels of keys and of values, float32 and float16 run as triples where the
+// machine has them (kernels/triples.h): below, packing three parts and padding to whole tiles take longer than they save.
+// Measured with 12 heads; a causal call, of half the work, is level at 384 rows.
+struct LeastForTriples {
+  int64_t rows = 256, channels = 49;
+};
+void SetLeastForTriples(LeastForTriples least);  // for tests, which try them on small calls
+
 // Writes out and lse. statistics, where given, is filled in.
 void RunForward(const Problem& problem, const std::vector<HeadJob>& jobs, RowStatistics* statistics,
                 const Progress& progress);

@@ -7,11 +7,18 @@
 #include <limits>
 #include <vector>
 
+#include "attention/forward.h"
 #include "attention_call.h"
 #include "kernels/triples.h"
 
 namespace qkv::test {
 namespace {
+
+// All tests of this program try triples on small calls.
+class OnSmallCalls : public testing::Environment {
+  void SetUp() override { SetLeastForTriples({32, 1}); }
+};
+[[maybe_unused]] const testing::Environment* const on_small_calls = testing::AddGlobalTestEnvironment(new OnSmallCalls);
 
 constexpr int64_t kHeads = 2, kGroup = 2, kQueries = 150, kKeys = 700, kD = 64;
 
