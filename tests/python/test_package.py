@@ -82,8 +82,8 @@ def test_signatures_show_the_options():
     forward, backward, cached = map(options, (qkv.attention, qkv.attention_backward, qkv.KVCache.attend))
     assert "causal: 'str | bool' = 'none'" in forward.values() and "scale: 'float | None' = None" in forward.values()
     shared = set(forward) - {"return_lse", "capture", "out"}
-    assert len(shared) == 15 and set(backward) == shared | {"dlse"}
-    assert set(cached) == shared - {"kv_lengths", "cu_q", "cu_kv"} | {"return_lse", "out"}
+    assert len(shared) == 16 and set(backward) == shared | {"dlse"}
+    assert set(cached) == shared - {"kv_lengths", "cu_q", "cu_kv", "chunked"} | {"return_lse", "out"}
     assert all(forward[name] == backward[name] == cached.get(name, forward[name]) for name in shared)
 
 
