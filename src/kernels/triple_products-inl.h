@@ -39,10 +39,11 @@ struct Triple {
   }
 };
 
-// Numbers that triples cannot stand for: infinities and NaN, magnitudes that might overflow where the
-// parts' products are added up, and those whose low part tdpbf16ps would take for zero.
+// Numbers that triples cannot stand for: infinities and NaN, magnitudes above 2^kMostExponent, which might overflow
+// where the parts' products are added up, and those whose low part tdpbf16ps would take for zero.
+template <int kMostExponent = 60>
 HWY_INLINE __mmask16 OddOnes(__m512 number) {
-  constexpr int32_t kLeast = (127 - 102) << 23, kMost = (127 + 60) << 23;  // 2^-102, 2^60
+  constexpr int32_t kLeast = (127 - 102) << 23, kMost = (127 + kMostExponent) << 23;  // 2^-102, 2^kMostExponent
   const __m512i magnitude = _mm512_and_si512(_mm512_castps_si512(number), _mm512_set1_epi32(0x7fffffff));
   const __m512i above = _mm512_sub_epi32(magnitude, _mm512_set1_epi32(kLeast));
   return _mm512_cmpgt_epu32_mask(above, _mm512_set1_epi32(kMost - kLeast)) &

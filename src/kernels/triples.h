@@ -8,6 +8,7 @@
 // is made of them as they lie.
 #pragma once
 
+#include "kernels/backward.h"
 #include "kernels/block.h"
 #include "kernels/pack.h"
 
@@ -16,6 +17,7 @@ namespace qkv {
 // Whether the set has such kernels; the following may be called only then.
 bool HasTripleKernels(Isa isa);
 PackKernels TriplePackKernels();  // from any type
+BackwardKernels TripleBackwardKernels();
 ForwardKernels
 TripleForwardKernels();  // without stream_tile: few rows are multiplied faster in float32 as they are
 
