@@ -41,8 +41,8 @@ struct AttentionOptions {
   std::optional<std::vector<int64_t>> offset;                 // one, or one per sequence
   float dropout_p = 0;                         // on the weights, for training; needs a seed when > 0
   std::optional<uint64_t> seed;
-  // The rows are some of a longer call's, or follow those of a cache: their bits are what one call over all would give.
-  // Otherwise the fastest way for just these rows may differ from that in the last bits (docs/semantics.md).
+  // The rows are some of a longer call's, or follow those of a cache: their bits are what one call over all would give,
+  // with lse and capture or without. Otherwise the fastest way for just these rows may differ from that in the last bits (docs/semantics.md).
   bool chunked = false;
   Progress progress;
 };

@@ -6,9 +6,7 @@
 #include "attention/backward.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -16,8 +14,6 @@
 #include "attention/bias_gradient.h"
 #include "kernels/backward.h"
 #include "kernels/pairs.h"
-#include "kernels/phase.h"
-#include "kernels/triples.h"
 #include "runtime/cpu.h"
 #include "runtime/threads.h"
 
@@ -33,58 +29,21 @@ struct TileTask {
   int64_t tile = 0;
 };
 
-LeastForTripleGradients g_least;
-
-// Rows in chunks have the bits of one call over all, which is known to take float32's own products only.
-bool TakesTriples(const Problem& forward) {
-  const auto is = [](DType dtype) { return dtype == DType::kF32 || dtype == DType::kF16; };
-  return HasTripleKernels(ChosenIsa()) && is(forward.layout.q_dtype) && is(forward.kv_dtype) &&
-         !forward.chunked && std::min(forward.layout.d, forward.layout.dv) >= g_least.channels;
-}
-
-BackwardTables TablesFor(const BackwardProblem& problem) {
-  const Isa isa = ChosenIsa();
-  const bool all_bf16 =
-      problem.forward.layout.q_dtype == DType::kBF16 && problem.forward.kv_dtype == DType::kBF16;
-  if (all_bf16 && HasPairKernels(isa)) return {PairBackwardKernelsFor(isa), {}};
-  BackwardTables tables = {BackwardKernelsFor(isa), {}};
-  if (TakesTriples(problem.forward)) {
-    tables.most = TripleBackwardKernels();
-    tables.least_rows = g_least.rows, tables.least_keys = g_least.keys;
-  }
-  return tables;
-}
-
-// What a thread works in.
-struct Worker {
-  BackwardScratch any;
-  std::optional<BackwardScratch> most;
-  std::array<std::vector<Row>, 2> rows;  // of a block's passes
-
-  Worker(const BackwardProblem& problem, const BackwardTables& tables) : any(ScratchFor(problem, tables.any)) {
-    for (std::vector<Row>& of_pass : rows) of_pass.resize(static_cast<size_t>(tables.any.block_rows));
-    if (tables.most) most.emplace(ScratchFor(problem, *tables.most));
-  }
-
- private:
-  static BackwardScratch ScratchFor(const BackwardProblem& problem, const BackwardKernels& kernels) {
-    const Layout& layout = problem.forward.layout;
-    return {layout, problem.forward.rules, AlignedBuffer<float>(kernels.scratch_floats(layout)),
-            AlignedBuffer<float>(kernels.prepared_floats(layout, kernels.block_rows))};
-  }
-};
-
 class Backward {
  public:
   // All memory is taken before anything is written, so that running out of it loses nothing.
   Backward(const BackwardProblem& problem, const Progress& progress)
       : problem_(problem),
         progress_(progress),
-        tables_(TablesFor(problem)),
-        rows_(problem, tables_),
+        kernels_(TakesPairs() ? PairBackwardKernelsFor(ChosenIsa()) : BackwardKernelsFor(ChosenIsa())),
+        rows_(problem, kernels_),
         bias_(problem),
         threads_(rows_.work() < kWorkForThreads ? 1 : Threads()) {
-    for (int thread = 0; thread < threads_; ++thread) workers_.emplace_back(problem, tables_);
+    for (int thread = 0; thread < threads_; ++thread) {
+      scratch_.push_back(
+          {layout(), problem.forward.rules, AlignedBuffer<float>(kernels_.scratch_floats(layout())),
+           AlignedBuffer<float>(kernels_.prepared_floats(layout(), kernels_.block_rows))});
+    }
     if (bias_.IsByRows()) rows_.KeepBiasSums();
     GroupJobs();
   }
@@ -99,6 +58,12 @@ class Backward {
 
  private:
   const Layout& layout() const { return problem_.forward.layout; }
+
+  // Whether all operands are bfloat16 and there are kernels for it.
+  bool TakesPairs() const {
+    return HasPairKernels(ChosenIsa()) && layout().q_dtype == DType::kBF16 &&
+           problem_.forward.kv_dtype == DType::kBF16;
+  }
 
   // Jobs that share a bias's gradient go together; others are groups of their own.
   void GroupJobs() {
@@ -144,101 +109,66 @@ class Backward {
     ParallelFor(
         static_cast<int64_t>(tasks.size()),
         [&](int64_t n, int thread) {
-          RunTask(tasks[static_cast<size_t>(n)], workers_[static_cast<size_t>(thread)]);
+          RunTask(tasks[static_cast<size_t>(n)], scratch_[static_cast<size_t>(thread)]);
         },
         progress_ ? Progress(report) : Progress(), threads_);
   }
 
-  void RunTask(const TileTask& task, Worker& worker) try {
+  void RunTask(const TileTask& task, BackwardScratch& scratch) try {
     const int64_t first = task.tile * kBackwardKeys;
     const BackwardJob& one = *task.jobs->front();
     if (bias_.IsByTiles()) bias_.Clear(one, first, std::min(kBackwardKeys, one.head.sequence->keys - first));
-    for (const BackwardJob* job : *task.jobs) RunTile(*job, task.tile, worker);
+    for (const BackwardJob* job : *task.jobs) RunTile(*job, task.tile, scratch);
   } catch (...) {
     rows_.Cancel();  // those that wait for this task need not
     throw;
   }
 
-  void RunTile(const BackwardJob& job, int64_t index, Worker& worker) {
+  void RunTile(const BackwardJob& job, int64_t index, BackwardScratch& scratch) {
     const int64_t first = index * kBackwardKeys,
                   held = std::min(kBackwardKeys, job.head.sequence->keys - first);
     if (held <= 0) return;
     const BackwardTile tile{&job.head.key_values, first,
                             std::clamp<int64_t>(job.head.key_values.length - first, 0, kBackwardKeys), held};
-    for (const BackwardPass& pass : job.passes)
-      pass.kernels->begin_tile(tile, pass.kernels->pack, ScratchOf(pass, worker));
+    kernels_.begin_tile(tile, kernels_.pack, scratch);
     for (int64_t block = job.head.blocks() - 1; block >= 0 && !rows_.cancelled(); --block) {
-      if (rows_.Sees(job, block, index)) RunBlock(job, block, tile, worker);
+      if (rows_.Sees(job, block, index)) RunBlock(job, block, tile, scratch);
     }
-    StoreTile(job, tile, worker);
+    StoreTile(job, tile, scratch);
   }
 
-  void RunBlock(const BackwardJob& job, int64_t block, const BackwardTile& tile, Worker& worker) {
-    std::array<BackwardBlock, 2> parts;
-    for (size_t n = 0; n < job.passes.size(); ++n) {
-      parts[n] = rows_.PartOf(job, block, bias_.key_stride(), job.passes[n].rows, worker.rows[n].data());
-      if (parts[n].prepared != nullptr && block > 0) parts[n].ahead = rows_.BlockOf(job, block - 1, 0).prepared;
-      if (!AddPart(job.passes[n], parts[n], tile, worker)) parts[n].block.count = 0;
+  void RunBlock(const BackwardJob& job, int64_t block, const BackwardTile& tile, BackwardScratch& scratch) {
+    BackwardBlock own = rows_.BlockOf(job, block, bias_.key_stride());
+    if (own.prepared == nullptr) {
+      own.finite = kernels_.prepare_rows(own, scratch.prepared.data());
+      own.prepared = scratch.prepared.data();
     }
+    const bool adds = kernels_.add_block(own, tile, scratch);
     rows_.AddInTurn(job, block, tile.first / kBackwardKeys, [&] {
-      for (size_t n = 0; n < job.passes.size(); ++n) {
-        if (parts[n].block.count > 0)
-          job.passes[n].kernels->add_rows(parts[n], ScratchOf(job.passes[n], worker));
-      }
+      if (adds) kernels_.add_rows(own, scratch);
     });
   }
 
-  // Returns whether there is anything for dQ.
-  bool AddPart(const BackwardPass& pass, BackwardBlock& part, const BackwardTile& tile, Worker& worker) {
-    BackwardScratch& scratch = ScratchOf(pass, worker);
-    if (part.prepared == nullptr) {
-      part.finite = pass.kernels->prepare_rows(part, scratch.prepared.data());
-      part.prepared = scratch.prepared.data();
-    }
-    return pass.kernels->add_block(part, tile, scratch);
-  }
-
-  void StoreTile(const BackwardJob& job, const BackwardTile& tile, Worker& worker) {
-    const TileGradients sum = job.passes[0].kernels->finish_tile(tile, ScratchOf(job.passes[0], worker));
-    if (job.passes.size() == 2) {
-      const TileGradients more = job.passes[1].kernels->finish_tile(tile, ScratchOf(job.passes[1], worker));
-      AddTo(sum.dk, sum.dk_stride, more.dk, more.dk_stride, tile.held, layout().d);
-      AddTo(sum.dv, sum.dv_stride, more.dv, more.dv_stride, tile.held, layout().dv);
-    }
-    const PhaseTimer timer(Phase::kRows);
+  void StoreTile(const BackwardJob& job, const BackwardTile& tile, BackwardScratch& scratch) {
     const Sequence& sequence = *job.head.sequence;
     const auto rows = [&](const RowTensor& tensor) {
       return GradientRows{tensor.At(sequence.batch, job.head.kv_head, sequence.first_key + tile.first),
                           tensor.dtype, tensor.row, tensor.channel};
     };
-    tables_.any.store(sum.dk, sum.dk_stride, tile.held, layout().d, rows(problem_.dk));
-    tables_.any.store(sum.dv, sum.dv_stride, tile.held, layout().dv, rows(problem_.dv));
-  }
-
-  static void AddTo(float* to, int64_t to_stride, const float* more, int64_t stride, int64_t rows,
-                    int64_t width) {
-    for (int64_t r = 0; r < rows; ++r) {
-      for (int64_t c = 0; c < width; ++c) to[r * to_stride + c] += more[r * stride + c];
-    }
-  }
-
-  BackwardScratch& ScratchOf(const BackwardPass& pass, Worker& worker) const {
-    return pass.kernels == &tables_.any ? worker.any : *worker.most;
+    kernels_.store_tile(tile, rows(problem_.dk), rows(problem_.dv), scratch);
   }
 
   const BackwardProblem& problem_;
   const Progress& progress_;
-  BackwardTables tables_;
+  BackwardKernels kernels_;
   BackwardRows rows_;
   BiasGradient bias_;
   int threads_;
-  std::vector<Worker> workers_;
+  std::vector<BackwardScratch> scratch_;
   std::vector<std::vector<const BackwardJob*>> groups_;
 };
 
 }  // namespace
-
-void SetLeastForTripleGradients(LeastForTripleGradients least) { g_least = least; }
 
 void RunBackward(const BackwardProblem& problem, const Progress& progress) {
   Backward(problem, progress).Run();

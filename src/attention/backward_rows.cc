@@ -4,19 +4,13 @@
 #include <cmath>
 #include <thread>
 
-#include "kernels/load.h"
 #include "kernels/phase.h"
 #include "runtime/threads.h"
 
 namespace qkv {
-namespace {
 
-constexpr int64_t kScannedKeys = 1024;  // of a task
-
-}  // namespace
-
-BackwardRows::BackwardRows(const BackwardProblem& problem, const BackwardTables& tables)
-    : problem_(problem), tables_(tables) {
+BackwardRows::BackwardRows(const BackwardProblem& problem, const BackwardKernels& kernels)
+    : problem_(problem), kernels_(kernels) {
   const Problem& forward = problem.forward;
   int64_t rows = 0, blocks = 0;
   for (const Sequence& sequence : forward.sequences) {
@@ -27,10 +21,8 @@ BackwardRows::BackwardRows(const BackwardProblem& problem, const BackwardTables&
                          MakeKeyValues(forward, sequence, h),
                          nullptr,
                          sequence.rows * forward.group(),
-                         tables.any.block_rows};
-      const bool enough = head.rows >= tables.least_rows && head.key_values.length >= tables.least_keys;
-      const BackwardKernels* kernels = tables.most && enough ? &*tables.most : &tables.any;
-      jobs_.push_back({head, rows, blocks, {{kernels, BackwardPass::Rows::kAll}}});
+                         kernels.block_rows};
+      jobs_.push_back({head, rows, blocks});
       rows += head.rows;
       blocks += head.blocks();
     }
@@ -38,7 +30,6 @@ BackwardRows::BackwardRows(const BackwardProblem& problem, const BackwardTables&
   rows_.resize(static_cast<size_t>(rows));
   backward_rows_.resize(static_cast<size_t>(rows));
   blocks_ = std::vector<BlockState>(static_cast<size_t>(blocks));
-  odd_.resize(rows_.size());
   if (!WritesInPlace()) dq_ = AlignedBuffer<float>(rows * forward.layout.d);
   PlacePrepared();
 }
@@ -50,7 +41,7 @@ void BackwardRows::PlacePrepared() {
     for (int64_t block = 0; block < job.head.blocks(); ++block) {
       const int64_t rows = std::min(job.head.block_rows, job.head.rows - block * job.head.block_rows);
       blocks_[static_cast<size_t>(job.first_block + block)].prepared = floats;
-      floats += job.passes[0].kernels->prepared_floats(problem_.forward.layout, rows);
+      floats += kernels_.prepared_floats(problem_.forward.layout, rows);
     }
   }
   prepared_ = AlignedBuffer<float>(floats);
@@ -86,7 +77,6 @@ void BackwardRows::ForEachBlock(int threads,
 
 void BackwardRows::Begin(int threads, const std::function<float*(const Row&)>& dbias_of) {
   ForEachBlock(threads, [&](const BackwardJob& job, int64_t block) { PrepareBlock(job, block, dbias_of); });
-  if (tables_.most) SplitJobs(threads);
   if (problem_.dsink)
     ParallelFor(
         problem_.forward.q_heads, [&](int64_t h, int) { SumSink(h); }, {}, threads);
@@ -95,68 +85,6 @@ void BackwardRows::Begin(int threads, const std::function<float*(const Row&)>& d
 void BackwardRows::Finish(int threads) {
   if (WritesInPlace()) return;
   ForEachBlock(threads, [&](const BackwardJob& job, int64_t block) { StoreBlock(job, block); });
-}
-
-void BackwardRows::FindOddRows(const BackwardJob& job, int64_t block) {
-  const auto is_odd = job.passes[0].kernels->odd_row;
-  if (is_odd == nullptr) return;
-  const BackwardBlock own = BlockOf(job, block, 0);
-  const size_t first = static_cast<size_t>(job.first_row + block * job.head.block_rows);
-  for (int64_t r = 0; r < own.block.count; ++r) odd_[first + static_cast<size_t>(r)] = is_odd(own, r);
-}
-
-std::vector<std::vector<int64_t>> BackwardRows::FindOddKeys(int threads) const {
-  struct Task {
-    const BackwardJob* job;
-    int64_t first;
-    std::vector<int64_t> odd;
-  };
-  std::vector<Task> tasks;
-  for (const BackwardJob& job : jobs_) {
-    if (job.passes[0].kernels->odd_key == nullptr) continue;
-    for (int64_t first = 0; first < job.head.key_values.length; first += kScannedKeys)
-      tasks.push_back({&job, first, {}});
-  }
-  ParallelFor(
-      static_cast<int64_t>(tasks.size()),
-      [&](int64_t n, int) {
-        const PhaseTimer timer(Phase::kPack);
-        Task& task = tasks[static_cast<size_t>(n)];
-        const KeyValues& from = task.job->head.key_values;
-        for (int64_t key = task.first; key < std::min(task.first + kScannedKeys, from.length); ++key) {
-          if (task.job->passes[0].kernels->odd_key(problem_.forward.layout, from, key)) task.odd.push_back(key);
-        }
-      },
-      {}, threads);
-  std::vector<std::vector<int64_t>> odd(jobs_.size());
-  for (const Task& task : tasks) {
-    std::vector<int64_t>& of_job = odd[static_cast<size_t>(task.job - jobs_.data())];
-    of_job.insert(of_job.end(), task.odd.begin(), task.odd.end());
-  }
-  return odd;
-}
-
-void BackwardRows::FindWhoSees(const std::vector<std::vector<int64_t>>& odd_keys, int threads) {
-  ForEachBlock(threads, [&](const BackwardJob& job, int64_t block) {
-    const std::vector<int64_t>& keys = odd_keys[static_cast<size_t>(&job - jobs_.data())];
-    if (keys.empty()) return;
-    const int64_t first = block * job.head.block_rows;
-    for (int64_t r = first; r < std::min(first + job.head.block_rows, job.head.rows); ++r) {
-      const size_t n = static_cast<size_t>(job.first_row + r);
-      const auto is_visible = [&](int64_t key) { return IsVisible(problem_.forward.rules, rows_[n], key); };
-      if (std::any_of(keys.begin(), keys.end(), is_visible)) odd_[n] = 1;
-    }
-  });
-}
-
-// Rows that are odd themselves or see odd keys are a pass of their own, so that nothing else changes for them.
-void BackwardRows::SplitJobs(int threads) {
-  FindWhoSees(FindOddKeys(threads), threads);
-  for (BackwardJob& job : jobs_) {
-    const auto first = odd_.begin() + job.first_row;
-    if (std::find(first, first + job.head.rows, 1) == first + job.head.rows) continue;
-    job.passes = {{&*tables_.most, BackwardPass::Rows::kPlain}, {&tables_.any, BackwardPass::Rows::kOdd}};
-  }
 }
 
 void BackwardRows::PrepareBlock(const BackwardJob& job, int64_t block,
@@ -172,8 +100,8 @@ void BackwardRows::PrepareBlock(const BackwardJob& job, int64_t block,
     const size_t n = static_cast<size_t>(job.first_row + r);
     RowStatistic statistic;
     if (row.query < job.head.sequence->q_length) {
-      statistic = tables_.any.statistic(problem_.forward.layout, row, problem_.DoutOf(row),
-                                        problem_.dout.channel, problem_.DlseOf(row));
+      statistic = kernels_.statistic(problem_.forward.layout, row, problem_.DoutOf(row), problem_.dout.channel,
+                                     problem_.DlseOf(row));
     }
     rows_[n] = row;
     backward_rows_[n] = {problem_.DoutOf(row), statistic, DqOf(job, r, row), dbias_of(row),
@@ -181,17 +109,15 @@ void BackwardRows::PrepareBlock(const BackwardJob& job, int64_t block,
     std::fill_n(backward_rows_[n].dq, problem_.forward.layout.d, 0.0f);
     ++r;
   }
-  FindOddRows(job, block);
-  if (state.prepared < 0) return;
-  state.finite = job.passes[0].kernels->prepare_rows(BlockOf(job, block, 0), prepared_.data() + state.prepared);
+  if (state.prepared >= 0) state.finite = kernels_.prepare_rows(BlockOf(job, block, 0), prepared_.data() + state.prepared);
 }
 
 void BackwardRows::StoreBlock(const BackwardJob& job, int64_t block) const {
   const PhaseTimer timer(Phase::kRows);
   const BackwardBlock own = BlockOf(job, block, 0);
   for (int64_t r = 0; r < own.block.count; ++r) {
-    tables_.any.store(own.rows[r].dq, 0, 1, problem_.forward.layout.d,
-                      {problem_.DqOf(own.block.rows[r]), problem_.dq.dtype, 0, problem_.dq.channel});
+    kernels_.store(own.rows[r].dq, 0, 1, problem_.forward.layout.d,
+                   {problem_.DqOf(own.block.rows[r]), problem_.dq.dtype, 0, problem_.dq.channel});
   }
 }
 
@@ -215,21 +141,6 @@ BackwardBlock BackwardRows::BlockOf(const BackwardJob& job, int64_t block, int64
           state.finite,
           problem_.dout.channel,
           dbias_key};
-}
-
-BackwardBlock BackwardRows::PartOf(const BackwardJob& job, int64_t block, int64_t dbias_key,
-                                   BackwardPass::Rows which, Row* rows) const {
-  BackwardBlock part = BlockOf(job, block, dbias_key);
-  if (which == BackwardPass::Rows::kAll) return part;
-  const size_t first = static_cast<size_t>(job.first_row + block * job.head.block_rows);
-  for (int64_t r = 0; r < part.block.count; ++r) {
-    rows[r] = part.block.rows[r];
-    const bool odd = odd_[first + static_cast<size_t>(r)] != 0;
-    if (odd != (which == BackwardPass::Rows::kOdd)) rows[r].first = rows[r].last = 0;
-  }
-  part.block.rows = rows;
-  part.prepared = nullptr;  // it is of all rows
-  return part;
 }
 
 void BackwardRows::AddInTurn(const BackwardJob& job, int64_t block, int64_t tile,

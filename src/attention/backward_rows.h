@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <vector>
 
 #include "attention/backward_problem.h"
@@ -15,49 +14,29 @@
 
 namespace qkv {
 
-// The kernels of a call. Both cut rows into the same blocks.
-struct BackwardTables {
-  BackwardKernels any;  // whatever a head is
-  std::optional<BackwardKernels>
-      most;  // faster, for heads of enough rows and keys, and rows that meet no odd number
-  int64_t least_rows = 0, least_keys = 0;  // of heads that take it
-};
-
-// Some of a head's rows, and the kernels that they take.
-struct BackwardPass {
-  enum class Rows { kAll, kPlain, kOdd };
-  const BackwardKernels* kernels;
-  Rows rows;
-};
-
-// A KV head of a sequence, with the number of its first row, and of its first block, among all. Its gradients
-// are the sums of its passes'.
+// A KV head of a sequence, with the number of its first row, and of its first block, among all.
 struct BackwardJob {
   HeadJob head;
   int64_t first_row = 0, first_block = 0;
-  std::vector<BackwardPass> passes;
 };
 
 class BackwardRows {
  public:
-  // Takes all memory. The tables stay the caller's.
-  BackwardRows(const BackwardProblem& problem, const BackwardTables& tables);
+  // Takes all memory.
+  BackwardRows(const BackwardProblem& problem, const BackwardKernels& kernels);
   void KeepBiasSums() { bias_sums_.resize(rows_.size()); }  // memory for the rows' sums of dS
 
   const std::vector<BackwardJob>& jobs() const { return jobs_; }
   double work() const;  // multiply-adds of S
 
-  // Before the tiles: the rows, which tiles see which blocks, each head's passes, dQ = 0, dsink. dbias_of:
-  // where a row's gradient by the bias goes, or null.
+  // Before the tiles: the rows, which tiles see which blocks, dQ = 0, dsink. dbias_of: where a row's gradient by the
+  // bias goes, or null.
   void Begin(int threads, const std::function<float*(const Row&)>& dbias_of);
   // After them: dQ in its own type.
   void Finish(int threads);
 
   bool Sees(const BackwardJob& job, int64_t block, int64_t tile) const;
   BackwardBlock BlockOf(const BackwardJob& job, int64_t block, int64_t dbias_key) const;
-  // The same for some of its rows: the others see nothing. rows: memory for the block's.
-  BackwardBlock PartOf(const BackwardJob& job, int64_t block, int64_t dbias_key, BackwardPass::Rows which,
-                       Row* rows) const;
 
   // Calls add when the tile before has been added to the block's dQ; not at all once the call is cancelled.
   void AddInTurn(const BackwardJob& job, int64_t block, int64_t tile, const std::function<void()>& add);
@@ -77,10 +56,6 @@ class BackwardRows {
 
   void ForEachBlock(int threads, const std::function<void(const BackwardJob& job, int64_t block)>& body) const;
   void PrepareBlock(const BackwardJob& job, int64_t block, const std::function<float*(const Row&)>& dbias_of);
-  void FindOddRows(const BackwardJob& job, int64_t block);
-  std::vector<std::vector<int64_t>> FindOddKeys(int threads) const;
-  void FindWhoSees(const std::vector<std::vector<int64_t>>& odd_keys, int threads);
-  void SplitJobs(int threads);
   void StoreBlock(const BackwardJob& job, int64_t block) const;
   void PlacePrepared();
   void SumSink(int64_t head) const;
@@ -88,10 +63,9 @@ class BackwardRows {
   bool WritesInPlace() const { return problem_.dq.dtype == DType::kF32 && problem_.dq.channel == 1; }
 
   const BackwardProblem& problem_;
-  const BackwardTables& tables_;
+  BackwardKernels kernels_;
   std::vector<BackwardJob> jobs_;
   std::vector<Row> rows_;  // of all jobs, made once: every tile meets them
-  std::vector<char> odd_;  // whether a row is not for tables_.most
   std::vector<BackwardRow> backward_rows_;
   std::vector<float> bias_sums_;  // or empty
   std::vector<BlockState> blocks_;

@@ -8,6 +8,7 @@
 #include "attention/forward.h"
 
 #include <algorithm>
+#include <atomic>
 #include <iterator>
 #include <memory>
 #include <utility>
@@ -43,12 +44,21 @@ enum class Numbers { kFloats, kPairs, kTriples };
 
 LeastForTriples g_least;
 
+// Whether a call takes triples. A log-sum-exp and captured weights go with scores that others make again, in
+// float32. Scores that rise along the keys want new bases again and again, and dropout does: each time they are
+// made twice. Narrow windows leave little of a tile to see.
+bool TakesTriples(const Problem& problem) {
+  const ScoreRules& rules = problem.rules;
+  const bool plain = !rules.has_alibi && !rules.dropout && !problem.window.left && !problem.window.right;
+  return HasTripleKernels(ChosenIsa()) && plain && !problem.chunked &&
+         problem.layout.row_sums == RowSums::kForOutput &&
+         std::min(problem.layout.d, problem.layout.dv) >= g_least.channels;
+}
+
 // Triples take half as much memory again: not where keys and values would not fit in a wave.
 bool TakesTriples(const HeadJob& job) {
-  const Layout& layout = job.problem->layout;
-  if (!HasTripleKernels(ChosenIsa()) || job.rows < g_least.rows) return false;
-  if (std::min(layout.d, layout.dv) < g_least.channels) return false;
-  return PackedHead::Floats(job, TriplePackKernels(), Parts::kKeysAndValues) <= kWaveFloats;
+  return TakesTriples(*job.problem) && job.sequence->cache == nullptr && job.rows >= g_least.rows &&
+         PackedHead::Floats(job, TriplePackKernels(), Parts::kKeysAndValues) <= kWaveFloats;
 }
 
 // It depends on the job alone, so that its bits do not depend on what else is in the batch. Rows that come in
@@ -60,8 +70,7 @@ Numbers NumbersOf(const HeadJob& job) {
            job.key_values.v.dtype == dtype;
   };
   if (HasPairKernels(isa) && is(DType::kBF16)) return Numbers::kPairs;
-  const bool in_chunks = job.problem->chunked || job.sequence->cache != nullptr;
-  return !in_chunks && TakesTriples(job) ? Numbers::kTriples : Numbers::kFloats;
+  return TakesTriples(job) ? Numbers::kTriples : Numbers::kFloats;
 }
 
 PackKernels PackKernelsOf(Numbers numbers) {
@@ -81,6 +90,8 @@ class Forward {
           const Progress& progress)
       : problem_(problem),
         jobs_(std::move(jobs)),
+        unfit_(jobs_.size()),
+        numbers_(numbers),
         statistics_(statistics),
         progress_(progress),
         pack_(PackKernelsOf(numbers)),
@@ -122,6 +133,15 @@ class Forward {
       RunWaves();
   }
 
+  // Those whose numbers triples do not stand for. Their rows are still to be made.
+  std::vector<HeadJob> UnfitJobs() const {
+    std::vector<HeadJob> jobs;
+    for (size_t j = 0; j < jobs_.size(); ++j) {
+      if (unfit_[j]) jobs.push_back(jobs_[j]);
+    }
+    return jobs;
+  }
+
  private:
   // add(tile): adds it to the sums of the scratch's split.
   template <class Add>
@@ -133,10 +153,14 @@ class Forward {
     for (int64_t tile = first; tile < last; ++tile) add(tile);
   }
 
+  // A block of a job.
   template <class Add>
-  void RunBlock(const BlockRows& rows, Scratch& scratch, const Add& add) const {
+  void RunBlock(int64_t index, const BlockRows& rows, Scratch& scratch, const Add& add) {
     constexpr int64_t kTiles = kSplitKeys / kKeyTile;
-    kernels_.begin(rows.block(), scratch);
+    if (kernels_.begin(rows.block(), scratch) == Values::kSomeNotFinite) {
+      unfit_[static_cast<size_t>(index)] = true;
+      return;
+    }
     const int64_t first = rows.first_tile() / kTiles, last = (rows.last_tile() + kTiles - 1) / kTiles;
     for (int64_t split = first; split < last; ++split) {
       RunSplit(rows, split, scratch, add);
@@ -155,6 +179,12 @@ class Forward {
         statistics_->sum(rows.rows()[r]) = total.sum[r];
       }
     }
+  }
+
+  // Whether the packed keys and values are numbers that the kernels take; the job is noted where not.
+  bool Fits(int64_t index, const PackedHead& packed) {
+    if (numbers_ == Numbers::kTriples && !packed.AllFinite()) unfit_[static_cast<size_t>(index)] = true;
+    return !unfit_[static_cast<size_t>(index)];
   }
 
   const HeadJob& job(int64_t index) const { return jobs_[static_cast<size_t>(index)]; }
@@ -181,9 +211,10 @@ class Forward {
           Worker& own = worker(thread);
           const PackedHead packed(job(task), pack_, Parts::kKeysAndValues, own.packed.data(), own.found.data());
           for (int64_t tile = 0; tile < job(task).tiles(); ++tile) packed.Pack(tile);
+          if (!Fits(task, packed)) return;
           for (int64_t block = 0; block < job(task).blocks(); ++block) {
             const BlockRows rows(job(task), block);
-            RunBlock(rows, *own.scratch,
+            RunBlock(task, rows, *own.scratch,
                      [&](int64_t tile) { kernels_.add_tile(rows.block(), packed.tile(tile), *own.scratch); });
           }
         },
@@ -196,9 +227,8 @@ class Forward {
     const int64_t first = tile * kKeyTile, count = std::min(kKeyTile, job.key_values.length - first);
     float* keys = own.packed.data();
     float* values = keys + pack_.KeyFloats(problem_.layout.d);
-    const Values finite_keys = pack_.keys(job.key_values.k, first, count, problem_.layout.d, keys);
-    return {first, keys, values, pack_.values(job.key_values.v, first, count, problem_.layout.dv, values),
-            finite_keys};
+    pack_.keys(job.key_values.k, first, count, problem_.layout.d, keys);
+    return {first, keys, values, pack_.values(job.key_values.v, first, count, problem_.layout.dv, values)};
   }
 
   void AddStreamed(const HeadJob& job, const BlockRows& rows, int64_t tile, Worker& own) const {
@@ -219,7 +249,7 @@ class Forward {
           [&](int64_t task, int thread) {
             Worker& own = worker(thread);
             const BlockRows rows(job(task), 0);
-            RunBlock(rows, *own.scratch, [&](int64_t tile) { AddStreamed(job(task), rows, tile, own); });
+            RunBlock(task, rows, *own.scratch, [&](int64_t tile) { AddStreamed(job(task), rows, tile, own); });
           },
           progress_, threads_);
     } else {
@@ -295,9 +325,10 @@ class Forward {
           [&](int64_t index, int thread) {
             const Task& task = tasks[static_cast<size_t>(index)];
             const PackedHead& head = packed.head(task.job);
+            if (!Fits(task.job, head)) return;
             const BlockRows rows(job(task.job), task.block);
             Scratch& scratch = *worker(thread).scratch;
-            RunBlock(rows, scratch,
+            RunBlock(task.job, rows, scratch,
                      [&](int64_t tile) { kernels_.add_tile(rows.block(), head.tile(tile), scratch); });
           },
           progress_, threads_);
@@ -306,6 +337,8 @@ class Forward {
 
   const Problem& problem_;
   std::vector<HeadJob> jobs_;
+  std::vector<std::atomic<bool>> unfit_;  // a job's
+  Numbers numbers_;
   RowStatistics* statistics_;
   const Progress& progress_;
   PackKernels pack_;
@@ -341,7 +374,11 @@ void RunForward(const Problem& problem, const std::vector<HeadJob>& jobs, RowSta
     std::vector<HeadJob> these;
     std::copy_if(jobs.begin(), jobs.end(), std::back_inserter(these),
                  [&](const HeadJob& job) { return NumbersOf(job) == numbers; });
-    if (!these.empty()) Forward(problem, std::move(these), numbers, statistics, progress).Run();
+    if (these.empty()) continue;
+    Forward forward(problem, std::move(these), numbers, statistics, progress);
+    forward.Run();
+    std::vector<HeadJob> unfit = forward.UnfitJobs();
+    if (!unfit.empty()) Forward(problem, std::move(unfit), Numbers::kFloats, statistics, progress).Run();
   }
 }
 

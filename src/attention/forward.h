@@ -29,7 +29,7 @@ class RowStatistics {
 // machine has them (kernels/triples.h): below, packing three parts and padding to whole tiles take longer than they save.
 // Measured with 12 heads; a causal call, of half the work, is level at 384 rows.
 struct LeastForTriples {
-  int64_t rows = 256, channels = 49;
+  int64_t rows = 256, channels = 49;  // rows: more than a block's
 };
 void SetLeastForTriples(LeastForTriples least);  // for tests, which try them on small calls
 

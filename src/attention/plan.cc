@@ -90,8 +90,14 @@ void PackedHead::Pack(int64_t tile) const {
 
 KeyTile PackedHead::tile(int64_t tile) const {
   const float* keys = keys_ + tile * keys_floats_;
-  if (parts_ == Parts::kKeys) return {tile * kKeyTile, keys, nullptr, Values::kFinite, found_[tile].keys};
-  return {tile * kKeyTile, keys, values_ + tile * values_floats_, found_[tile].values, found_[tile].keys};
+  if (parts_ == Parts::kKeys) return {tile * kKeyTile, keys, nullptr, Values::kFinite};
+  return {tile * kKeyTile, keys, values_ + tile * values_floats_, found_[tile].values};
+}
+
+bool PackedHead::AllFinite() const {
+  return std::all_of(found_, found_ + job_->tiles(), [](const Found& found) {
+    return found.keys == Values::kFinite && found.values == Values::kFinite;
+  });
 }
 
 std::vector<Wave> MakeWaves(const std::vector<HeadJob>& jobs, const PackKernels& kernels, Parts parts) {

@@ -63,6 +63,8 @@ class PackedHead {
   static int64_t Floats(const HeadJob& job, const PackKernels& kernels, Parts parts);
   void Pack(int64_t tile) const;  // tiles may be packed by any thread
   KeyTile tile(int64_t tile) const;
+  // Whether packing found all keys and values finite.
+  bool AllFinite() const;
 
  private:
   const HeadJob* job_;

@@ -147,10 +147,10 @@ inline void DifferentiateRow(const BackwardBlock& block, int64_t r, const Backwa
 }
 
 // dO's elements that are not finite, of which the product knows nothing, for the keys that their rows see. A
-// weight that underflowed to zero is still positive: infinity stays infinity. keys, and j of dout(r, c), weight(r, j),
-// dv(j, c), are relative to the tile.
+// weight that underflowed to zero is still positive: infinity stays infinity. dout(r, c), weight(r, j), dv(j,
+// c): j is relative to the tile.
 template <class DoutOf, class WeightOf, class DvOf>
-inline void AddNotFinite(const BackwardBlock& block, const BackwardTile& tile, Range keys, const DoutOf& dout_of,
+inline void AddNotFinite(const BackwardBlock& block, const BackwardTile& tile, const DoutOf& dout_of,
                          const WeightOf& weight_of, const DvOf& dv_of) {
   const ScoreRules& rules = *block.block.rules;
   for (int64_t r = 0; r < block.block.count; ++r) {
@@ -158,7 +158,7 @@ inline void AddNotFinite(const BackwardBlock& block, const BackwardTile& tile, R
     for (int64_t c = 0; c < block.block.layout->dv; ++c) {
       const float dout = dout_of(r, c);
       if (std::isfinite(dout)) continue;
-      for (int64_t j = keys.first; j < std::min(keys.last, tile.count); ++j) {
+      for (int64_t j = 0; j < tile.count; ++j) {
         const int64_t key = tile.first + j;
         if (!IsVisible(rules, row, key)) continue;
         if (rules.dropout && !rules.dropout->Kept(row.batch, row.head, row.position, key)) continue;
@@ -169,12 +169,12 @@ inline void AddNotFinite(const BackwardBlock& block, const BackwardTile& tile, R
   }
 }
 
-// Adds a block's parts to the rows': of dQ, times `unit` and the scale, rows `stride` apart, and of the sums of dS.
-inline void AddParts(const BackwardBlock& block, const float* dq, int64_t stride, float unit, const float* bias_sums) {
+// Adds a block's parts to the rows': of dQ, without the scale, rows `stride` apart, and of the sums of dS.
+inline void AddParts(const BackwardBlock& block, const float* dq, int64_t stride, const float* bias_sums) {
   const PhaseTimer timer(Phase::kMerge);
   const F32 tag;
   const int64_t d = block.block.layout->d;
-  const float scale = static_cast<float>(block.block.layout->scale) * unit;
+  const float scale = static_cast<float>(block.block.layout->scale);
   for (int64_t r = 0; r < block.block.count; ++r) {
     const float* from = dq + r * stride;
     float* to = block.rows[r].dq;

@@ -159,7 +159,7 @@ void MakeFinite(const BackwardBlock& block, const BackwardTile& tile, const Part
                 RowOperands<const float>& rows) {
   const int64_t count = block.block.count, dv_stride = parts.dv_stride;
   AddNotFinite(
-      block, tile, {0, tile.count}, [&](int64_t r, int64_t c) { return rows.douts[r * dv_stride + c]; },
+      block, tile, [&](int64_t r, int64_t c) { return rows.douts[r * dv_stride + c]; },
       [&](int64_t r, int64_t j) { return parts.weights[r * kBackwardStride + j]; },
       [&](int64_t j, int64_t c) -> float& { return parts.dv[j * dv_stride + c]; });
   KeepFinite(rows.queries, count * parts.d_stride, parts.queries);
@@ -190,19 +190,22 @@ bool AddBlock(const BackwardBlock& block, const BackwardTile& tile, BackwardScra
 
 void AddRows(const BackwardBlock& block, BackwardScratch& scratch) noexcept {
   const Parts parts(scratch);
-  AddParts(block, parts.dq, parts.d_stride, 1.0f, parts.bias_sums);
+  AddParts(block, parts.dq, parts.d_stride, parts.bias_sums);
 }
 
-TileGradients FinishTile(const BackwardTile&, BackwardScratch& scratch) noexcept {
+void StoreTile(const BackwardTile& tile, const GradientRows& dk, const GradientRows& dv,
+               BackwardScratch& scratch) noexcept {
+  const PhaseTimer timer(Phase::kRows);
   const Parts parts(scratch);
-  return {parts.dk, parts.dv, parts.d_stride, parts.dv_stride};
+  Store(parts.dk, parts.d_stride, tile.held, scratch.layout.d, dk);
+  Store(parts.dv, parts.dv_stride, tile.held, scratch.layout.dv, dv);
 }
 
 }  // namespace
 
 BackwardKernels BackwardTable() {
   return {{},         kMaxBlockRows, &ScratchFloats, &Statistic, &PreparedFloats, &PrepareRows,
-          &BeginTile, &AddBlock,     &AddRows,       &FinishTile, &Store};
+          &BeginTile, &AddBlock,     &AddRows,       &StoreTile, &Store};
 }
 
 }  // namespace HWY_NAMESPACE

@@ -41,7 +41,6 @@ struct BackwardBlock {
   Values finite = Values::kFinite;    // what it returned
   int64_t dout_channel = 1;
   int64_t dbias_key = 0;  // stride
-  const float* ahead = nullptr;  // prepared rows of the block that comes next, or null
 };
 
 // Keys first ... first + count - 1 of a KV head; count may be 0. `held`: as many have gradients, those past the
@@ -56,12 +55,6 @@ struct GradientRows {
   void* data = nullptr;
   DType dtype = DType::kF32;
   int64_t row = 0, channel = 1;
-};
-
-// (tile.held, D) and (tile.held, Dv) floats, rows so far apart.
-struct TileGradients {
-  float *dk = nullptr, *dv = nullptr;
-  int64_t dk_stride = 0, dv_stride = 0;
 };
 
 // What a thread works in; sized once for a call.
@@ -89,14 +82,12 @@ struct BackwardKernels {
   bool (*add_block)(const BackwardBlock& block, const BackwardTile& tile, BackwardScratch& scratch) noexcept;
   // Adds those parts to the rows'.
   void (*add_rows)(const BackwardBlock& block, BackwardScratch& scratch) noexcept;
-  // The tile's gradients, in the scratch.
-  TileGradients (*finish_tile)(const BackwardTile& tile, BackwardScratch& scratch) noexcept;
+  // Writes the tile's gradients.
+  void (*store_tile)(const BackwardTile& tile, const GradientRows& dk, const GradientRows& dv,
+                     BackwardScratch& scratch) noexcept;
   // Writes `count` rows of `channels` floats, `stride` apart.
   void (*store)(const float* from, int64_t stride, int64_t count, int64_t channels,
                 const GradientRows& to) noexcept;
-  // Whether a row that sees anything, or a key, has numbers that these kernels are not for. Null: there are none.
-  bool (*odd_row)(const BackwardBlock& block, int64_t r) noexcept = nullptr;
-  bool (*odd_key)(const Layout& layout, const KeyValues& from, int64_t key) noexcept = nullptr;
 };
 
 BackwardKernels BackwardKernelsFor(Isa isa);  // in float32, whatever the types

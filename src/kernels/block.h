@@ -22,8 +22,7 @@ struct KeyTile {
   int64_t first = 0;
   const float* keys = nullptr;
   const float* values = nullptr;  // not read by capture
-  Values finite = Values::kFinite;       // of the values
-  Values finite_keys = Values::kFinite;
+  Values finite = Values::kFinite;
 };
 
 // Sums of a row's softmax over some keys: out = sum_j exp(s_j - max) v_j, sum = sum_j exp(s_j - max).
@@ -61,8 +60,9 @@ class Scratch {
 
 struct ForwardKernels {
   ScratchSizes (*scratch)(int64_t rows, const Layout& layout) noexcept;  // for blocks of up to so many rows
-  // Loads and scales the block's queries; sets the total to what the sinks alone give.
-  void (*begin)(const Block& block, Scratch& scratch) noexcept;
+  // Loads and scales the block's queries; sets the total to what the sinks alone give. Returns kSomeNotFinite where the
+  // kernel's products do not take the queries as they are (kernels/triples.h).
+  Values (*begin)(const Block& block, Scratch& scratch) noexcept;
   // Sets the split's sums to nothing; adds a tile of keys to them; adds `from` (rows, out_stride) to the total.
   void (*begin_split)(const Block& block, Scratch& scratch) noexcept;
   void (*add_tile)(const Block& block, const KeyTile& tile, Scratch& scratch) noexcept;

@@ -15,22 +15,18 @@ HWY_BEFORE_NAMESPACE();
 namespace qkv {
 namespace HWY_NAMESPACE {
 
-// While it lives, they are zeros, as operands and as results; or numbers, as IEEE 754 has them.
-template <unsigned kZeros>
-class DenormalMode {
+// While it lives, they are zeros, as operands and as results.
+class DenormalsAreZeros {
  public:
-  DenormalMode() : before_(_mm_getcsr()) { _mm_setcsr((before_ & ~kFlushes) | kZeros); }
-  ~DenormalMode() { _mm_setcsr(before_); }
-  DenormalMode(const DenormalMode&) = delete;
-  DenormalMode& operator=(const DenormalMode&) = delete;
-
-  static constexpr unsigned kFlushes = 1u << 15 | 1u << 6;  // results, operands
+  DenormalsAreZeros() : before_(_mm_getcsr()) { _mm_setcsr(before_ | kFlushResults | kZeroOperands); }
+  ~DenormalsAreZeros() { _mm_setcsr(before_); }
+  DenormalsAreZeros(const DenormalsAreZeros&) = delete;
+  DenormalsAreZeros& operator=(const DenormalsAreZeros&) = delete;
 
  private:
+  static constexpr unsigned kFlushResults = 1u << 15, kZeroOperands = 1u << 6;
   unsigned before_;
 };
-using DenormalsAreZeros = DenormalMode<1u << 15 | 1u << 6>;
-using DenormalsAreNumbers = DenormalMode<0>;
 
 }  // namespace HWY_NAMESPACE
 }  // namespace qkv

@@ -35,7 +35,7 @@ void DropTile(const Block& block, int64_t tile_first, const GroupRanges& ranges,
 }
 
 // A total whose maximum is -inf is empty, and its `out` means nothing.
-void Begin(const Block& block, Scratch& scratch) noexcept {
+Values Begin(const Block& block, Scratch& scratch) noexcept {
   const PhaseTimer timer(Phase::kRows);
   LoadQueries(block, scratch.queries());
   const Sums total = scratch.total();
@@ -47,6 +47,7 @@ void Begin(const Block& block, Scratch& scratch) noexcept {
     total.sum[r] = ExpOfBase(total.max[r]);
     std::fill_n(total.out + r * scratch.out_stride(), scratch.out_stride(), 0.0f);
   }
+  return Values::kFinite;
 }
 
 void BeginSplit(const Block& block, Scratch& scratch) noexcept {

@@ -25,16 +25,15 @@ template <class D, class V = hn::Vec<D>> HWY_INLINE V AtLeast(D tag, V x, float 
 #endif
 }
 
-// 2^f for f in [-1/2, 1/2], times a power of two, by a polynomial of degree 6 whose relative error is 1.9e-9 (a
-// least-maximum fit).
-template <class D, class V = hn::Vec<D>> HWY_INLINE V PowerOfFraction(D tag, V f, float unit = 1.0f) {
-  V p = hn::Set(tag, 1.5345811848010703e-4f * unit);
-  p = hn::MulAdd(p, f, hn::Set(tag, 1.3399931219280172e-3f * unit));
-  p = hn::MulAdd(p, f, hn::Set(tag, 9.6184889577175612e-3f * unit));
-  p = hn::MulAdd(p, f, hn::Set(tag, 5.5503287769659480e-2f * unit));
-  p = hn::MulAdd(p, f, hn::Set(tag, 2.4022646890628324e-1f * unit));
-  p = hn::MulAdd(p, f, hn::Set(tag, 6.9314720573726651e-1f * unit));
-  p = hn::MulAdd(p, f, hn::Set(tag, unit));
+// 2^f for f in [-1/2, 1/2], by a polynomial of degree 6 whose relative error is 1.9e-9 (a least-maximum fit).
+template <class D, class V = hn::Vec<D>> HWY_INLINE V PowerOfFraction(D tag, V f) {
+  V p = hn::Set(tag, 1.5345811848010703e-4f);
+  p = hn::MulAdd(p, f, hn::Set(tag, 1.3399931219280172e-3f));
+  p = hn::MulAdd(p, f, hn::Set(tag, 9.6184889577175612e-3f));
+  p = hn::MulAdd(p, f, hn::Set(tag, 5.5503287769659480e-2f));
+  p = hn::MulAdd(p, f, hn::Set(tag, 2.4022646890628324e-1f));
+  p = hn::MulAdd(p, f, hn::Set(tag, 6.9314720573726651e-1f));
+  p = hn::MulAdd(p, f, hn::Set(tag, 1.0f));
   return p;
 }
 

@@ -51,7 +51,7 @@ HWY_INLINE __mmask16 TurnKeys(const Rows& rows, int64_t c, int64_t width, BFloat
   __mmask16 odd = 0;
   QKV_UNROLL for (int64_t r = 0; r < kPairColumns; ++r) {
     const __m512 first = LoadSome(rows[r], c, width), second = LoadSome(rows[r], c + kLanes, width);
-    odd |= OddOnes(first) | OddOnes(second);
+    odd |= OddOnes<kLeastScored>(first) | OddOnes<kLeastScored>(second);
     const Triple a(first), b(second);
     QKV_UNROLL for (int64_t p = 0; p < kTripleParts; ++p) parts[p][r] = SideBySide(a.part[p], b.part[p]);
   }
@@ -78,12 +78,6 @@ Values PackKeys(const Strided& k, int64_t first, int64_t count, int64_t d, float
   return odd == 0 ? Values::kFinite : Values::kSomeNotFinite;
 }
 
-HWY_INLINE __m512 LeaveOut(__m512 numbers, __mmask16& odd) {
-  const __mmask16 these = OddOnes(numbers);
-  odd |= these;
-  return _mm512_maskz_mov_ps(static_cast<__mmask16>(~these), numbers);
-}
-
 template <class T>
 Values PackValues(const Strided& v, int64_t first, int64_t count, int64_t dv, float* packed) noexcept {
   constexpr int64_t kGroup = kKeyTile / kPairDepth * kTripleTile;  // from 16 channels to the next
@@ -96,8 +90,9 @@ Values PackValues(const Strided& v, int64_t first, int64_t count, int64_t dv, fl
       for (int64_t at = 0; at < PaddedWidth(strip, 2 * kPairColumns); at += kPairColumns) {
         BFloat16* tile = to + (c + at) / kPairColumns * kGroup;
         for (int64_t i = 0; i < kPairColumns; ++i, tile += 2 * kPairColumns) {
-          const __m512 even = LeaveOut(LoadSome(rows[i], at, strip), odd);
-          StoreTripleColumns(even, LeaveOut(LoadSome(rows[kPairColumns + i], at, strip), odd), tile);
+          const __m512 even = LoadSome(rows[i], at, strip), other = LoadSome(rows[kPairColumns + i], at, strip);
+          odd |= OddOnes<kLeastWeighed>(even) | OddOnes<kLeastWeighed>(other);
+          StoreTripleColumns(even, other, tile);
         }
       }
     }

@@ -18,12 +18,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 
 #include "hwy/highway.h"
 #include "kernels/block.h"
 #include "kernels/denormals-inl.h"
+#include "kernels/keys-inl.h"
 #include "kernels/pair_products-inl.h"
 #include "kernels/pair_softmax-inl.h"
 #include "kernels/pairs.h"
@@ -31,7 +33,8 @@
 #include "kernels/row-inl.h"
 #include "kernels/score-inl.h"
 #include "kernels/store-inl.h"
-#include "kernels/triple_odd-inl.h"
+#include "kernels/triple_products-inl.h"
+#include "kernels/weights-inl.h"
 
 HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512bf16")
 namespace qkv {
@@ -78,8 +81,7 @@ HWY_INLINE void AddValues(const Block& block, const KeyTile& tile, const Item& i
 // One kind of unit after the other.
 template <int64_t kParts, class Softmax, class Products>
 HWY_INLINE void AddColumns(const Block& block, const KeyTile& tile, const Item& item,
-                           const Parts<kParts>& parts, const OddScores<kParts>&, Softmax& softmax,
-                           const Products& products) {
+                           const Parts<kParts>& parts, Softmax& softmax, const Products& products) {
   for (int64_t key = item.keys.first; key < item.keys.last; key += kColumn) {
     products.Run(ColumnProduct(block, tile, item, key, parts, parts.column, kColumn));
     softmax.RunColumn(key);
@@ -90,14 +92,12 @@ HWY_INLINE void AddColumns(const Block& block, const KeyTile& tile, const Item& 
 // that wait longer than some 300 ns start slowly again.
 template <class Softmax>
 HWY_INLINE void AddColumns(const Block& block, const KeyTile& tile, const Item& item,
-                           const Parts<kTripleParts>& parts, const OddScores<kTripleParts>& odd,
-                           Softmax& softmax, const TripleProducts& products) {
+                           const Parts<kTripleParts>& parts, Softmax& softmax, const TripleProducts& products) {
   float *column = parts.column, *next = column + kPairGroupRows * kColumn;
   const int64_t pieces = TripleProducts::kBetween * Depth(*block.layout) / kPairDepth;
   const int64_t piece = (item.rows + pieces - 1) / pieces;
   products.Run(ColumnProduct(block, tile, item, item.keys.first, parts, column, kColumn));
   for (int64_t key = item.keys.first; key < item.keys.last; key += kColumn) {
-    odd.Replace(key, column, kColumn);
     softmax.BeginColumn(key, column);
     int64_t row = 0;
     const auto some = [&]() HWY_ATTR {
@@ -115,15 +115,14 @@ HWY_INLINE void AddColumns(const Block& block, const KeyTile& tile, const Item& 
 // The item's weights and their sums. Exponentials that underflow would cost 70 times as much as others.
 template <int64_t kParts, class Softmax, class Products>
 HWY_INLINE void WeighItem(const Block& block, const KeyTile& tile, const Item& item, const Parts<kParts>& parts,
-                          const OddScores<kParts>& odd, Softmax& softmax, const Products& products) {
+                          Softmax& softmax, const Products& products) {
   const DenormalsAreZeros mode;
-  AddColumns(block, tile, item, parts, odd, softmax, products);
+  AddColumns(block, tile, item, parts, softmax, products);
   softmax.EndColumns();
   if (!softmax.any_rebase()) return;
   for (int64_t key = item.keys.first; key < item.keys.last; key += kColumn) {
     float* scores = parts.scores + key - item.keys.first;
     products.Run(ColumnProduct(block, tile, item, key, parts, scores, kScores));
-    odd.Replace(key, scores, kScores);
   }
   softmax.Rebase();
 }
@@ -133,16 +132,14 @@ void AddItem(const Block& block, const KeyTile& tile, const Item& item, Scratch&
   constexpr int64_t kParts = Products::kParts;
   const Parts<kParts> parts(scratch);
   const Sums sums = scratch.split();
-  const OddScores<kParts> odd(block, tile, item, parts);
   ItemSoftmax<kSums, kParts> softmax(block, tile, item, parts, sums);
-  WeighItem(block, tile, item, parts, odd, softmax, products);
+  WeighItem(block, tile, item, parts, softmax, products);
   AddValues(block, tile, item, parts.weights, sums.out, products);
-  if (tile.finite == Values::kFinite) return;
-  AddValuesLeftOut<kParts>({block, item.row, item.rows}, tile.first, item.keys, sums.out,
-                           OutStride(*block.layout), [&](int64_t r, int64_t j) {
-                             return WeightAt<kParts>(parts.weights + (r - item.row) * kWeightStride<kParts>,
-                                                     j - item.keys.first);
-                           });
+  if (kParts > 1 || tile.finite == Values::kFinite) return;  // triples are of ordinary numbers only
+  AddNotFinite({block, item.row, item.rows}, tile.first, item.keys, sums.out, OutStride(*block.layout),
+               [&](int64_t r, int64_t j) {
+                 return ToFloat(parts.weights[(r - item.row) * kWeights + j - item.keys.first]);
+               });
 }
 
 template <class Products>
@@ -168,26 +165,46 @@ inline void CopyQuery(const Layout& layout, const void* from, BFloat16* to) {
     for (int64_t c = 0; c < layout.d; ++c) to[c] = q[c * layout.q_channel];
 }
 
+// A query as triples, scaled, parts `depth` elements apart, over zeros.
+inline Values PackTripleQuery(const Layout& layout, const void* query, int64_t depth, BFloat16* to) {
+  HWY_ALIGN float numbers[kStrip];
+  const auto bytes = static_cast<int64_t>(SizeOf(layout.q_dtype)) * layout.q_channel;
+  __mmask16 odd = 0;
+  for (int64_t c = 0; c < layout.d; c += kStrip) {
+    const int64_t count = std::min(kStrip, layout.d - c), padded = PaddedWidth(count, kPairDepth);
+    LoadRow(layout, static_cast<const std::byte*>(query) + c * bytes, layout.q_channel, count,
+            static_cast<float>(layout.scale), numbers);
+    std::fill(numbers + count, numbers + padded, 0.0f);
+    for (int64_t i = 0; i < padded; i += kPairDepth) {
+      const __m512 first = _mm512_load_ps(numbers + i), second = _mm512_load_ps(numbers + i + 16);
+      odd |= OddOnes<kLeastScored>(first) | OddOnes<kLeastScored>(second);
+      StoreTriples(first, second, to + c + i, depth);
+    }
+  }
+  return odd == 0 ? Values::kFinite : Values::kSomeNotFinite;
+}
+
 // The block's queries, zeros past the last of them, as they came; or scaled, as triples.
 template <int64_t kParts>
-void PackQueries(const Block& block, const Parts<kParts>& parts) {
+Values PackQueries(const Block& block, BFloat16* to) {
   const int64_t depth = Depth(*block.layout);
-  BFloat16* to = parts.queries;
+  Values found = Values::kFinite;
   for (int64_t r = 0; r < PaddedWidth(block.count, 16); ++r, to += kParts * depth) {
     std::fill_n(to, kParts * depth, BFloat16{});
     if (r >= block.count) continue;
-    if constexpr (kParts == kTripleParts)
-      parts.odd[r] = PackTripleQuery(*block.layout, block.rows[r].q, depth, to) ? 1 : 0;
-    else
+    if constexpr (kParts == 1)
       CopyQuery(*block.layout, block.rows[r].q, to);
+    else if (PackTripleQuery(*block.layout, block.rows[r].q, depth, to) != Values::kFinite)
+      found = Values::kSomeNotFinite;
   }
+  return found;
 }
 
 template <int64_t kParts>
-void Begin(const Block& block, Scratch& scratch) noexcept {
+Values Begin(const Block& block, Scratch& scratch) noexcept {
   const PhaseTimer timer(Phase::kRows);
   const int64_t stride = scratch.out_stride(), channels = Channels(*block.layout);
-  PackQueries(block, Parts<kParts>(scratch));
+  const Values found = PackQueries<kParts>(block, Parts<kParts>(scratch).queries);
   const Sums total = scratch.total();
   for (int64_t r = 0; r < block.count; ++r) {
     const float* sink = block.rows[r].sink;
@@ -195,8 +212,9 @@ void Begin(const Block& block, Scratch& scratch) noexcept {
     if (total.max[r] == kBlocked) continue;
     std::fill_n(total.out + r * stride, stride, 0.0f);
     float* sums = total.out + r * stride + channels;
-    sums[0] = sums[16] = ExpOfBase(total.max[r]);
+    sums[0] = sums[16] = ExpOfBase(total.max[r]) * kWeightOne<kParts>;
   }
+  return found;
 }
 
 inline void BeginSplit(const Block& block, Scratch& scratch) noexcept {
@@ -241,9 +259,8 @@ void Finish(const Block& block, const Sums& total, Scratch& scratch) noexcept {
     if (blocked) std::fill_n(out, channels, 0.0f);
     StoreRow(blocked ? 1.0f : 1.0f / of_weights, out, layout, row.out);
     if (layout.row_sums != RowSums::kExact) continue;
-    // The output of a blocked row was never written. Triples' weights are exact themselves.
-    const float* exact = out + channels + (kParts == 1 ? 16 : 0);
-    total.sum[r] = blocked ? 0.0f : _mm512_reduce_add_ps(_mm512_loadu_ps(exact));
+    // The output of a blocked row was never written.
+    total.sum[r] = blocked ? 0.0f : _mm512_reduce_add_ps(_mm512_loadu_ps(out + channels + 16));
     // The base's rounding, common to all terms of the sum, is taken out: one visible key gives its score
     // exactly.
     if (row.lse != nullptr) {

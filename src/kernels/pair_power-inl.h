@@ -34,15 +34,16 @@ HWY_INLINE __m512 PowerForSum(__m512 f) {
   return _mm512_fmadd_ps(p, f, _mm512_set1_ps(9.999999251e-1f));
 }
 
-// The same within 1.9e-9, for weights in float32.
+// The same within 1.9e-9 and times kTripleOne, for weights in float32.
+inline constexpr float kTripleOne = 0x1p24f;
 HWY_INLINE __m512 PowerForTriple(__m512 f) {
-  __m512 p = _mm512_set1_ps(2.17022556842e-4f);
-  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(1.24396877005e-3f));
-  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(9.67884101831e-3f));
-  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(5.54833419683e-2f));
-  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(2.40229836279e-1f));
-  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(6.93146983840e-1f));
-  return _mm512_fmadd_ps(p, f, _mm512_set1_ps(1.00000000186f));
+  __m512 p = _mm512_set1_ps(2.17022556842e-4f * kTripleOne);
+  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(1.24396877005e-3f * kTripleOne));
+  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(9.67884101831e-3f * kTripleOne));
+  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(5.54833419683e-2f * kTripleOne));
+  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(2.40229836279e-1f * kTripleOne));
+  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(6.93146983840e-1f * kTripleOne));
+  return _mm512_fmadd_ps(p, f, _mm512_set1_ps(1.00000000186f * kTripleOne));
 }
 
 }  // namespace HWY_NAMESPACE

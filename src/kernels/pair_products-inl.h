@@ -112,12 +112,6 @@ class TileProducts {
     End(p);
   }
 
-  // What TripleProducts calls six times a step.
-  template <class Among>
-  HWY_INLINE void RunAmong(const PairProduct& p, const Among& among) const {
-    RunBeside(p, among);
-  }
-
   static constexpr bool kReadsInPlace = true;  // keys, and values of few rows (pair_values-inl.h)
 
   // Products of up to 16 rows, four or two tiles at a time, so that as many chains are under way.
@@ -278,13 +272,6 @@ class DotProducts {
     for (; r + 12 <= p.rows; r += 12) Rows<12>(p, r);
     for (; r + 4 <= p.rows; r += 4) Rows<4>(p, r);
     for (; r < p.rows; ++r) Rows<1>(p, r);
-  }
-
-  // As TripleProducts has it; here nothing goes on meanwhile.
-  template <class Among>
-  void RunAmong(const PairProduct& p, const Among& among) const {
-    Run(p);
-    for (int64_t step = 0; step < p.steps; ++step) among();
   }
 
   static constexpr int64_t kPanelRows = 6;  // 24 sums, 4 vectors of the panel and a broadcast fill 29 registers

@@ -50,19 +50,17 @@ struct Parts {
   float* scores;      // (group rows, kScores): those of a whole chunk, for rows that get a new base
   float* sums;        // (group rows, kChunkSums)
   BFloat16* weights;  // (group rows, kWeightStride)
-  int32_t* odd;       // (rows): whether a query has numbers that triples cannot stand for
 
   explicit Parts(Scratch& scratch)
       : queries(reinterpret_cast<BFloat16*>(scratch.queries())),
         column(scratch.scores()),
         scores(column + kColumns * kPairGroupRows * kColumn),
         sums(scores + kPairGroupRows * kScores),
-        weights(reinterpret_cast<BFloat16*>(sums + kPairGroupRows * kChunkSums)),
-        odd(reinterpret_cast<int32_t*>(weights + kPairGroupRows * kWeightStride<kParts>)) {}
+        weights(reinterpret_cast<BFloat16*>(sums + kPairGroupRows * kChunkSums)) {}
 
   static constexpr int64_t kColumns = kParts == 1 ? 1 : 2;
   static constexpr int64_t kFloats =
-      kPairGroupRows * (kColumns * kColumn + kScores + kChunkSums + kWeightStride<kParts> / 2) + kMaxBlockRows;
+      kPairGroupRows * (kColumns * kColumn + kScores + kChunkSums + kWeightStride<kParts> / 2);
 };
 
 // A group of rows and the part of a chunk that they see, in whole pair tiles; keys are relative to the tile.
@@ -173,20 +171,15 @@ HWY_INLINE void ExpRow(const float* s, int64_t count, float factor, float shift,
     ExpRowOfPairs<kSums>(s, count, factor, shift, weights, sums);
 }
 
-// Where a lane's sum over a chunk passes it, the row gets a new base. In float32 no weight may pass 2^6: the
-// larger the exponent, the larger its rounding.
+// What the weight of a base's own score is. A triple's is large, so that the parts of far smaller ones are no
+// denormal numbers yet, which tdpbf16ps takes for zeros.
 template <int64_t kParts>
-inline constexpr float kLargestSum = kParts == kTripleParts ? 64.0f : 1024.0f;
+inline constexpr float kWeightOne = kParts == kTripleParts ? kTripleOne : 1.0f;
 
-// One of a row's weights.
+// Where a lane's sum over a chunk passes it, the row gets a new base. In float32 no weight may pass 2^6 times
+// one: the larger the exponent, the larger its rounding.
 template <int64_t kParts>
-HWY_INLINE float WeightAt(const BFloat16* weights, int64_t j) {
-  if (kParts == 1) return ToFloat(weights[j]);
-  const int64_t at = j / kPairDepth * kPairDepth + j % 16 * 2 + j % kPairDepth / 16;
-  float weight = 0;
-  for (int64_t p = 0; p < kParts; ++p) weight += ToFloat(weights[p * kPairChunk + at]);
-  return weight;
-}
+inline constexpr float kLargestSum = (kParts == kTripleParts ? 64.0f : 1024.0f) * kWeightOne<kParts>;
 
 inline float MaxOf(const float* s, int64_t count) {
   __m512 max = _mm512_set1_ps(kBlocked);
@@ -362,17 +355,9 @@ class ItemSoftmax {
 
   void Drop(int64_t r) {
     HWY_ALIGN float p[kPairChunk];
-    for (int64_t j = 0; j < count(); ++j) p[j] = WeightAt<kParts>(weights(r), j);
+    for (int64_t j = 0; j < count(); ++j) p[j] = ToFloat(weights(r)[j]);
     DropWeights(*block_.rules, block_.rows[item_.row + r], tile_.first, item_.keys, p - item_.keys.first);
-    for (int64_t j = 0; j < count(); j += kPairDepth) StoreWeights(p + j, weights(r) + j);
-  }
-
-  // 32 of them.
-  static void StoreWeights(const float* p, BFloat16* to) {
-    if constexpr (kParts == kTripleParts)
-      StoreTripleWeights({_mm512_load_ps(p), _mm512_load_ps(p + 16)}, to);
-    else
-      for (int64_t j = 0; j < kPairDepth; ++j) to[j] = ToBFloat16(p[j]);
+    for (int64_t j = 0; j < count(); ++j) weights(r)[j] = ToBFloat16(p[j]);
   }
 
   const Block& block_;

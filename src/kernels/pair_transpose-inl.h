@@ -63,25 +63,6 @@ HWY_INLINE __m512i KeepFinite(__m512i value, __mmask32& lost) {
   return _mm512_maskz_mov_epi16(~not_finite, value);
 }
 
-// 32 rows, `row_stride` apart, of `channels` elements, a multiple of 32, become columns `stride`
-// apart, what is not finite zero.
-inline Values TurnRows(const BFloat16* rows, int64_t row_stride, int64_t channels, BFloat16* columns,
-                       int64_t stride) {
-  __mmask32 lost = 0;
-  for (int64_t c = 0; c < channels; c += kPairDepth) {
-    __m512i lower[16], upper[16];
-    for (int64_t pair = 0; pair < 16; ++pair) {
-      const BFloat16* from = rows + 2 * pair * row_stride + c;
-      const __m512i even = KeepFinite(_mm512_load_si512(from), lost);
-      const __m512i odd = KeepFinite(_mm512_load_si512(from + row_stride), lost);
-      lower[pair] = PairLower(even, odd), upper[pair] = PairUpper(even, odd);
-    }
-    TransposePairs(lower, columns + c * stride, stride);
-    TransposePairs(upper, columns + (c + 16) * stride, stride);
-  }
-  return lost == 0 ? Values::kFinite : Values::kSomeNotFinite;
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace qkv
 HWY_AFTER_NAMESPACE();

@@ -39,11 +39,15 @@ struct Triple {
   }
 };
 
-// Numbers that triples cannot stand for: infinities and NaN, magnitudes above 2^kMostExponent, which might overflow
-// where the parts' products are added up, and those whose low part tdpbf16ps would take for zero.
-template <int kMostExponent = 60>
+// Numbers that triples do not stand for: infinities and NaN, magnitudes that might overflow where the parts'
+// products are added up, and those but zero below 2^kLeastExponent, whose low part or products tdpbf16ps might
+// take for zero.
+inline constexpr int kLeastSplit = -102;   // whose low part is no denormal number
+inline constexpr int kLeastScored = -126;  // of what becomes a score: its low part's share is nothing there
+inline constexpr int kLeastWeighed = -60;  // of values: small weights' parts still count
+template <int kLeastExponent = kLeastSplit>
 HWY_INLINE __mmask16 OddOnes(__m512 number) {
-  constexpr int32_t kLeast = (127 - 102) << 23, kMost = (127 + kMostExponent) << 23;  // 2^-102, 2^kMostExponent
+  constexpr int32_t kLeast = (127 + kLeastExponent) << 23, kMost = (127 + 60) << 23;
   const __m512i magnitude = _mm512_and_si512(_mm512_castps_si512(number), _mm512_set1_epi32(0x7fffffff));
   const __m512i above = _mm512_sub_epi32(magnitude, _mm512_set1_epi32(kLeast));
   return _mm512_cmpgt_epu32_mask(above, _mm512_set1_epi32(kMost - kLeast)) &

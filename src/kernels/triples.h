@@ -3,12 +3,11 @@
 //
 // Packed as kernels/pairs.h has it, with a triple tile, the pair tiles of the high, the middle and the low
 // parts, where a pair tile stands there: 3 KiB for 32 x 16 numbers. Of each 32 values, however, key i and key
-// 16 + i are a pair: so the weights leave two registers with a shift and an or. Numbers that triples cannot
-// stand for, infinite, NaN, above 2^60 or, but for zero, below 2^-102, are left out, and what depends on them
-// is made of them as they lie.
+// 16 + i are a pair: so the weights leave two registers with a shift and an or. Numbers that triples do not
+// stand for (OddOnes: infinite, NaN, above 2^60; values, but for zeros, below 2^-60) are reported as they are
+// packed, and a head that has any is to be made in float32.
 #pragma once
 
-#include "kernels/backward.h"
 #include "kernels/block.h"
 #include "kernels/pack.h"
 
@@ -17,7 +16,6 @@ namespace qkv {
 // Whether the set has such kernels; the following may be called only then.
 bool HasTripleKernels(Isa isa);
 PackKernels TriplePackKernels();  // from any type
-BackwardKernels TripleBackwardKernels();
 ForwardKernels
 TripleForwardKernels();  // without stream_tile: few rows are multiplied faster in float32 as they are
 

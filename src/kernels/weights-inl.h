@@ -35,34 +35,28 @@ struct BlockPart {
   int64_t first, count;
 };
 
-// Packing made zeros of some values; rows that see them get them here. A weight that underflowed to zero is still
-// positive: infinity stays infinity. keys: of the tile; weight(r, j): of row r of the block.
-template <class IsLeftOut, class WeightOf>
-void AddLeftOut(const BlockPart& part, int64_t tile_first, Range keys, float* out, int64_t out_stride,
-                const IsLeftOut& is_left_out, const WeightOf& weight_of) {
+// Packing made zeros of the values that are not finite; rows that see them get them here. A weight that underflowed
+// to zero is still positive: infinity stays infinity. keys: of the tile; weight(r, j): of row r of the block.
+template <class WeightOf>
+void AddNotFinite(const BlockPart& part, int64_t tile_first, Range keys, float* out, int64_t out_stride,
+                  const WeightOf& weight_of) {
   const Block& block = part.block;
   const int64_t last = std::min(keys.last, block.key_values->length - tile_first);
   for (int64_t j = keys.first; j < last; ++j) {
     const int64_t key = tile_first + j;
     for (int64_t c = 0; c < block.layout->dv; ++c) {
       const float value = static_cast<float>(LoadDouble(block.key_values->v, key, c));
-      if (!is_left_out(value)) continue;
+      if (std::isfinite(value)) continue;
       for (int64_t r = part.first; r < part.first + part.count; ++r) {
         const Row& row = block.rows[r];
         if (!IsVisible(*block.rules, row, key)) continue;
         const auto& dropout = block.rules->dropout;
         if (dropout && !dropout->Kept(row.batch, row.head, row.position, key)) continue;
         const float weight = weight_of(r, j);
-        out[r * out_stride + c] += (weight == 0.0f && !std::isfinite(value) ? FLT_MIN : weight) * value;
+        out[r * out_stride + c] += (weight == 0.0f ? FLT_MIN : weight) * value;
       }
     }
   }
-}
-
-template <class WeightOf>
-void AddNotFinite(const BlockPart& part, int64_t tile_first, Range keys, float* out, int64_t out_stride,
-                  const WeightOf& weight_of) {
-  AddLeftOut(part, tile_first, keys, out, out_stride, [](float value) { return !std::isfinite(value); }, weight_of);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -9,6 +9,7 @@
 
 #include "attention/forward.h"
 #include "attention_call.h"
+#include "kernels/problem.h"
 #include "kernels/triples.h"
 
 namespace qkv::test {
@@ -16,9 +17,10 @@ namespace {
 
 // All tests of this program try triples on small calls.
 class OnSmallCalls : public testing::Environment {
-  void SetUp() override { SetLeastForTriples({32, 1}); }
+  void SetUp() override { SetLeastForTriples({kMaxBlockRows + 1, 1}); }
 };
-[[maybe_unused]] const testing::Environment* const on_small_calls = testing::AddGlobalTestEnvironment(new OnSmallCalls);
+[[maybe_unused]] const testing::Environment* const on_small_calls =
+    testing::AddGlobalTestEnvironment(new OnSmallCalls);
 
 constexpr int64_t kHeads = 2, kGroup = 2, kQueries = 150, kKeys = 700, kD = 64;
 
@@ -35,8 +37,16 @@ Array<double> InDouble(const Array<float>& from) {
   return Array<double>(from.shape, [&](int64_t i) { return from[i]; });
 }
 
-Answer<double> Reference(const Inputs& in, const AttentionOptions& options = {}) {
-  return Attend(InDouble(in.q), InDouble(in.k), InDouble(in.v), options);
+// Without lse: calls that want one do not take triples.
+template <class T>
+Array<T> Out(const Array<T>& q, const Array<T>& k, const Array<T>& v, const AttentionOptions& options) {
+  Array<T> out({q.shape[0], q.shape[1], q.shape[2], v.shape[3]}, 7);
+  Attention(q.in(), k.in(), v.in(), options, out.out());
+  return out;
+}
+
+Array<double> Reference(const Inputs& in, const AttentionOptions& options = {}) {
+  return Out(InDouble(in.q), InDouble(in.k), InDouble(in.v), options);
 }
 
 double RmsError(const Array<float>& values, const Array<double>& expected) {
@@ -56,80 +66,101 @@ class Triples : public testing::Test {
   }
   void TearDown() override { ForceIsa(SupportedIsas().back()); }
 
-  static Answer<float> On(Isa isa, const Inputs& in, const AttentionOptions& options = {}) {
+  static Array<float> On(Isa isa, const Inputs& in, const AttentionOptions& options = {}) {
     ForceIsa(isa);
-    return Attend(in.q, in.k, in.v, options);
+    return Out(in.q, in.k, in.v, options);
   }
 };
 
 TEST_F(Triples, ErrorsAreNotAboveThoseOfFloat32sChains) {
   for (const double size : {0.3, 1.0, 3.0}) {
     const Inputs in(size);
-    const Answer<double> exact = Reference(in);
-    const double triples = RmsError(On(Isa::kAmx, in).out, exact.out),
-                 chains = RmsError(On(Isa::kAvx512, in).out, exact.out);
-    EXPECT_LE(triples, chains) << "size " << size;
-    EXPECT_GT(triples, 0);
+    const Array<double> exact = Reference(in);
+    const Array<float> triples = On(Isa::kAmx, in), chains = On(Isa::kAvx512, in);
+    EXPECT_NE(triples.values, chains.values) << "not made of triples";
+    EXPECT_LE(RmsError(triples, exact), RmsError(chains, exact)) << "size " << size;
   }
 }
 
-// Rows and keys 32 and 100 are scaled by `factor`; the rest are ordinary.
-Inputs WithOddOnes(float factor) {
-  Inputs in(1);
-  for (const int64_t at : {32, 100}) {
-    for (int64_t c = 0; c < kD; ++c) {
-      in.q[at * kD + c] *= factor;
-      in.k[(at + 7) * kD + c] /= factor;
-      in.v[(at + 9) * kD + c] *= factor;
-    }
-  }
-  return in;
-}
-
-TEST_F(Triples, NumbersThatHaveNoTriplesComeOutAsTheyAre) {
-  for (const float factor : {1e25f, 1e-25f, 3e37f, 1e-37f}) {
-    const Inputs in = WithOddOnes(factor);
-    const Answer<float> triples = On(Isa::kAmx, in), chains = On(Isa::kAvx512, in);
-    for (int64_t row = 0; row < triples.out.shape.elements(); row += kD) {
-      float largest = 0;
-      for (int64_t c = 0; c < kD; ++c) largest = std::max(largest, std::abs(chains.out[row + c]));
+TEST_F(Triples, LighterKeysKeepTheirDigits) {
+  // Key 40 outweighs the others by up to e^60 and has no value of its own.
+  for (const float below : {10.0f, 20.0f, 60.0f}) {
+    Inputs in(1);
+    for (float& value : in.q.values) value = 1;
+    std::fill(in.k.values.begin(), in.k.values.end(), 0.0f);
+    for (int64_t h = 0; h < kHeads; ++h) {
       for (int64_t c = 0; c < kD; ++c) {
-        ASSERT_NEAR(triples.out[row + c], chains.out[row + c], 5e-6f * largest)
-            << factor << " at " << row << ", " << c;
+        in.k[(h * kKeys + 40) * kD + c] = below * 8 / kD;
+        in.v[(h * kKeys + 40) * kD + c] = 0;
       }
     }
+    for (float& value : in.v.values) value = std::abs(value) * 1e-9f;
+    const Array<double> exact = Reference(in);
+    const Array<float> triples = On(Isa::kAmx, in);
+    for (int64_t i = 0; i < triples.shape.elements(); ++i) {
+      ASSERT_NEAR(triples[i] / exact[i], 1, 2e-6) << below << " at " << i;
+    }
   }
 }
 
-TEST_F(Triples, ATinyOutputKeepsItsDigits) {
+// What triples do not stand for is multiplied in float32, the whole head with it.
+void ExpectFloat32(Array<float>& of, int64_t at, float number, const Inputs& in) {
+  const float before = of[at];
+  of[at] = number;
+  ForceIsa(Isa::kAmx);
+  const Array<float> triples = Out(in.q, in.k, in.v, {});
+  ForceIsa(Isa::kAvx512);
+  const Array<float> chains = Out(in.q, in.k, in.v, {});
+  of[at] = before;
+  const int64_t head = kGroup * kQueries * kD;
+  const size_t bytes = static_cast<size_t>(head) * sizeof(float);
+  EXPECT_EQ(0, std::memcmp(&triples[0], &chains[0], bytes)) << number;
+  EXPECT_NE(0, std::memcmp(&triples[head], &chains[head], bytes)) << "the other head";
+}
+
+TEST_F(Triples, HeadsWithNumbersThatHaveNoTriplesAreMadeInFloat32) {
   Inputs in(1);
-  for (float& value : in.v.values) value = std::abs(value) * 1e-37f;
-  const Answer<double> exact = Reference(in);
-  const Answer<float> triples = On(Isa::kAmx, in);
-  for (int64_t i = 0; i < triples.out.shape.elements(); ++i) {
-    ASSERT_NEAR(triples.out[i] * 1e37, exact.out[i] * 1e37, 1e-5 * exact.out[i] * 1e37) << i;
+  const float infinity = HUGE_VALF, nan = std::numeric_limits<float>::quiet_NaN();
+  for (const float number : {nan, infinity, -infinity, 3e38f, -1e19f, 1e-40f}) {
+    ExpectFloat32(in.q, 100 * kD + 3, number, in);
+    ExpectFloat32(in.k, 600 * kD + 63, number, in);
+    ExpectFloat32(in.v, 699 * kD, number, in);
   }
+  ExpectFloat32(in.v, 5, 1e-19f, in);
 }
 
-TEST_F(Triples, WeightsThatUnderflowAreZeros) {
-  const Inputs in(1);
-  Array<float> slopes({kHeads * kGroup}, [](int64_t h) { return std::ldexp(1.0, static_cast<int>(-h)); });
-  AttentionOptions options;
-  options.alibi_slopes = slopes.in();
-  const Answer<double> exact = Reference(in, options);
-  const Answer<float> triples = On(Isa::kAmx, in, options);
-  EXPECT_LE(RmsError(triples.out, exact.out), 3e-7);
-  EXPECT_LE(RmsError(triples.lse, InDouble(On(Isa::kAvx512, in, options).lse)), 3e-6);
+TEST_F(Triples, GrowingScoresGetNewBases) {
+  Inputs in(1);
+  for (float& value : in.q.values) value = 1;
+  for (int64_t h = 0; h < kHeads; ++h) {
+    for (int64_t j = 0; j < kKeys; ++j) {
+      for (int64_t c = 0; c < kD; ++c) in.k[(h * kKeys + j) * kD + c] += 0.1f * static_cast<float>(j);
+    }
+  }
+  EXPECT_LE(RmsError(On(Isa::kAmx, in), Reference(in)), 3 * RmsError(On(Isa::kAvx512, in), Reference(in)));
 }
 
-TEST_F(Triples, RowsInChunksHaveTheBitsOfFloat32sChains) {
+TEST_F(Triples, ChunksLogSumExpsAndRulesThatRiseTakeFloat32sChains) {
   const Inputs in(1);
+  const Array<float> slopes({kHeads * kGroup}, 0.1f);
+  const auto same = [&](const char* what, const AttentionOptions& options) {
+    EXPECT_EQ(On(Isa::kAmx, in, options).values, On(Isa::kAvx512, in, options).values) << what;
+  };
   AttentionOptions options;
-  const Answer<float> whole = On(Isa::kAmx, in, options), chains = On(Isa::kAvx512, in, options);
   options.chunked = true;
-  const Answer<float> chunk = On(Isa::kAmx, in, options);
-  EXPECT_EQ(chunk.out.values, chains.out.values);
-  EXPECT_NE(chunk.out.values, whole.out.values);
+  same("chunked", options);
+  options = {};
+  options.alibi_slopes = slopes.in();
+  same("ALiBi", options);
+  options = {};
+  options.dropout_p = 0.1f, options.seed = 1;
+  same("dropout", options);
+  options = {};
+  options.window.left = 3;
+  same("window", options);
+  ForceIsa(Isa::kAmx);
+  const Array<float> with_lse = Attend(in.q, in.k, in.v).out;
+  EXPECT_EQ(with_lse.values, On(Isa::kAvx512, in).values);
 }
 
 }  // namespace
