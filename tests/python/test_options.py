@@ -74,7 +74,10 @@ def expect(q, k, v, given, dtype="float32"):
     np.testing.assert_array_equal(np.isneginf(result.lse), ~finite)
     largest = np.abs(expected.lse[finite]).max(initial=1)
     np.testing.assert_allclose(result.lse[finite], expected.lse[finite], rtol=0, atol=3e-6 * largest)
-    np.testing.assert_array_equal(qkv.attention(q, k, v, **given), result.out)
+    assert_close(qkv.attention(q, k, v, **given), expected.out, v, dtype)
+    in_chunks = {**given, "chunked": True}
+    np.testing.assert_array_equal(qkv.attention(q, k, v, **in_chunks),
+                                  qkv.attention(q, k, v, return_lse=True, **in_chunks).out)
     return result
 
 
