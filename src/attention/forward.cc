@@ -44,13 +44,15 @@ enum class Numbers { kFloats, kPairs, kTriples };
 
 LeastForTriples g_least;
 
-// Whether a call takes triples. A log-sum-exp and captured weights go with scores that others make again, in
+// Whether a call takes triples: where every row sees every key, so that what a blocked key holds cannot decide
+// how others are multiplied. A log-sum-exp and captured weights go with scores that others make again, in
 // float32. Scores that rise along the keys want new bases again and again, and dropout does: each time they are
-// made twice. Narrow windows leave little of a tile to see.
+// made twice.
 bool TakesTriples(const Problem& problem) {
   const ScoreRules& rules = problem.rules;
-  const bool plain = !rules.has_alibi && !rules.dropout && !problem.window.left && !problem.window.right;
-  return HasTripleKernels(ChosenIsa()) && plain && !problem.chunked &&
+  const bool sees_all = problem.causal == Causal::kNone && !problem.window.left && !problem.window.right &&
+                        !rules.has_mask && !rules.has_bias;
+  return HasTripleKernels(ChosenIsa()) && sees_all && !rules.has_alibi && !rules.dropout && !problem.chunked &&
          problem.layout.row_sums == RowSums::kForOutput &&
          std::min(problem.layout.d, problem.layout.dv) >= g_least.channels;
 }

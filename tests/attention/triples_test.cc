@@ -11,6 +11,8 @@
 #include "attention_call.h"
 #include "kernels/problem.h"
 #include "kernels/triples.h"
+#include "support/option_set.h"
+#include "support/oracle.h"
 
 namespace qkv::test {
 namespace {
@@ -103,6 +105,31 @@ TEST_F(Triples, LighterKeysKeepTheirDigits) {
   }
 }
 
+// Sets of options that take triples, against plain attention in double.
+OptionSet DrawForTriples(Rng& rng, Types types) {
+  constexpr int64_t kBudget = 2'000'000;
+  FixedLevels fixed = NothingFixed();
+  for (const Factor none :
+       {Factor::kCausal, Factor::kLeft, Factor::kRight, Factor::kMaskShape, Factor::kBiasShape, Factor::kAlibi,
+        Factor::kDropout, Factor::kLse, Factor::kPlanted, Factor::kCapture}) {
+    fixed[static_cast<size_t>(none)] = 0;
+  }
+  fixed[static_cast<size_t>(Factor::kTypes)] = static_cast<int>(types);
+  fixed[static_cast<size_t>(Factor::kIsa)] = static_cast<int>(SupportedIsas().size()) - 1;
+  OptionSet set = DrawOptionSet(rng, kBudget, fixed);
+  while (set.tq() * set.q_heads() / set.kv_heads() <= kMaxBlockRows) set = DrawOptionSet(rng, kBudget, fixed);
+  return set;
+}
+
+TEST_F(Triples, AgreeWithTheOracle) {
+  Rng rng(11);
+  for (int n = 0; n < 600; ++n) {
+    const OptionSet set = DrawForTriples(rng, n % 3 == 2 ? Types::kF16 : Types::kF32);
+    ASSERT_EQ(set.Name(Factor::kAlibi) + set.Name(Factor::kLse) + set.Name(Factor::kLeft), "nonenoneopen");
+    EXPECT_EQ(CheckOptionSet(set), "");
+  }
+}
+
 // What triples do not stand for is multiplied in float32, the whole head with it.
 void ExpectFloat32(Array<float>& of, int64_t at, float number, const Inputs& in) {
   const float before = of[at];
@@ -140,7 +167,7 @@ TEST_F(Triples, GrowingScoresGetNewBases) {
   EXPECT_LE(RmsError(On(Isa::kAmx, in), Reference(in)), 3 * RmsError(On(Isa::kAvx512, in), Reference(in)));
 }
 
-TEST_F(Triples, ChunksLogSumExpsAndRulesThatRiseTakeFloat32sChains) {
+TEST_F(Triples, ChunksLogSumExpsAndMostRulesTakeFloat32sChains) {
   const Inputs in(1);
   const Array<float> slopes({kHeads * kGroup}, 0.1f);
   const auto same = [&](const char* what, const AttentionOptions& options) {
@@ -158,6 +185,9 @@ TEST_F(Triples, ChunksLogSumExpsAndRulesThatRiseTakeFloat32sChains) {
   options = {};
   options.window.left = 3;
   same("window", options);
+  options = {};
+  options.causal = Causal::kBottomRight;
+  same("causal", options);
   ForceIsa(Isa::kAmx);
   const Array<float> with_lse = Attend(in.q, in.k, in.v).out;
   EXPECT_EQ(with_lse.values, On(Isa::kAvx512, in).values);
