@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "kernels/pairs.h"
-#include "kernels/triple_matmul.h"
 #include "layers/linear_backend.h"
 #include "layers/onednn.h"
 #include "layers/panels.h"
@@ -175,7 +174,6 @@ class OneDnnBackend : public LinearBackend {
 
   void Run(ConstRows x, int64_t rows, Rows y, Into into) const override try {
     if (rows <= few_rows_) return MultiplyFew(x, rows, y, into);
-    if (splits_) return MultiplySplitPanels(panels_, x, rows, y, into);
     const auto multiply = Cache().Get(Key(rows, into, bias_.size() > 0, y.dtype));
     const ConstRows typed_x = Convert(x, rows * inputs_, dtype_);
     std::unordered_map<int, memory> arguments{
@@ -206,8 +204,7 @@ class OneDnnBackend : public LinearBackend {
     const PanelKernel kernel = ChosenPanelKernel();
     if (dtype_ == DType::kF32 && weight_.IsInPanels(inputs_, outputs_, kernel.columns)) {
       panels_ = {static_cast<const float*>(weight_.data()), bias_.data(), inputs_, outputs_, kernel};
-      splits_ = HasTripleMatMul(isa);
-      few_rows_ = splits_ ? kFewTripleLines : kFewRows;
+      few_rows_ = kFewRows;
     }
     if (dtype_ == DType::kBF16 && HasPairKernels(isa) && weight_.IsInPairPanels(inputs_, outputs_)) {
       const auto* packed = static_cast<const BFloat16*>(weight_.data());
@@ -231,7 +228,6 @@ class OneDnnBackend : public LinearBackend {
   AlignedBuffer<float> bias_;
   memory bias_view_;
   int64_t few_rows_ = 0;  // up to so many are multiplied by our tiles, over the same weight: one of these
-  bool splits_ = false;   // whether more are multiplied as triples of bfloat16, over the panels
   Panels<float> panels_;
   PairPanels pairs_;
 };
