@@ -42,10 +42,9 @@ struct Triple {
 // Numbers that triples do not stand for: infinities and NaN, magnitudes that might overflow where the parts'
 // products are added up, and those but zero below 2^kLeastExponent, whose low part or products tdpbf16ps might
 // take for zero.
-inline constexpr int kLeastSplit = -102;   // whose low part is no denormal number
 inline constexpr int kLeastScored = -126;  // of what becomes a score: its low part's share is nothing there
 inline constexpr int kLeastWeighed = -60;  // of values: small weights' parts still count
-template <int kLeastExponent = kLeastSplit>
+template <int kLeastExponent>
 HWY_INLINE __mmask16 OddOnes(__m512 number) {
   constexpr int32_t kLeast = (127 + kLeastExponent) << 23, kMost = (127 + 60) << 23;
   const __m512i magnitude = _mm512_and_si512(_mm512_castps_si512(number), _mm512_set1_epi32(0x7fffffff));
@@ -94,17 +93,6 @@ class TripleProducts : public TileProducts {
   HWY_INLINE void Run(const PairProduct& p) const {
     Begin(p);
     for (int64_t step = 0; step < p.steps; ++step) MultiplyStep(p, step);
-    End(p);
-  }
-
-  // Calls between() after each step: work that goes on while the tiles multiply.
-  template <class Between>
-  HWY_INLINE void RunBeside(const PairProduct& p, const Between& between) const {
-    Begin(p);
-    for (int64_t step = 0; step < p.steps; ++step) {
-      MultiplyStep(p, step);
-      between();
-    }
     End(p);
   }
 
