@@ -42,7 +42,8 @@ struct AttentionOptions {
   float dropout_p = 0;                         // on the weights, for training; needs a seed when > 0
   std::optional<uint64_t> seed;
   // The rows are some of a longer call's, or follow those of a cache: their bits are what one call over all would give,
-  // with lse and capture or without. Otherwise the fastest way for just these rows may differ from that in the last bits (docs/semantics.md).
+  // with lse and capture or without. Otherwise the fastest way for just these rows may differ from that in the last
+  // bits (docs/semantics.md).
   bool chunked = false;
   Progress progress;
 };

@@ -1,13 +1,13 @@
 // Three ways to run, the same bits from each:
-//  - streamed: one block of rows per KV head (decoding, short queries). With few rows keys and values are read
-//  where
-//    they lie, else tiles are packed as they are used; a long sequence's splits are shared among the threads
-//    and merged in order.
+//  - streamed: one block of rows per KV head (decoding, short queries). With few rows keys and values are read where
+//    they lie, else tiles are packed as they are used; a long sequence's splits are shared among the threads and merged
+//    in order.
 //  - resident: many small heads. A thread packs a whole head into its own cache and runs all its blocks.
 //  - waves: everything else. Heads are packed by all threads, then their blocks are run by all threads.
 #include "attention/forward.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <iterator>
 #include <memory>
@@ -26,11 +26,9 @@ namespace {
 // work.
 constexpr double kWorkForThreads = 1e6;
 
-constexpr int64_t kJobsPerThread =
-    16;  // with fewer, splits are shared out: a job more or less on a thread would show
+constexpr int64_t kJobsPerThread = 16;  // with fewer, splits are shared out: a job more or less on a thread would show
 
-constexpr int64_t kResidentFloats = 128
-                                    << 10;  // 512 KiB of packed keys and values: half of a 1 MiB second level
+constexpr int64_t kResidentFloats = 128 << 10;  // 512 KiB of packed keys and values: half of a 1 MiB second level
 
 // Per thread: scratch for a block, and memory for packed tiles. Made by the first task that needs it.
 struct Worker {
@@ -372,10 +370,11 @@ void SetLeastForTriples(LeastForTriples least) { g_least = least; }
 
 void RunForward(const Problem& problem, const std::vector<HeadJob>& jobs, RowStatistics* statistics,
                 const Progress& progress) {
-  for (const Numbers numbers : {Numbers::kFloats, Numbers::kPairs, Numbers::kTriples}) {
-    std::vector<HeadJob> these;
-    std::copy_if(jobs.begin(), jobs.end(), std::back_inserter(these),
-                 [&](const HeadJob& job) { return NumbersOf(job) == numbers; });
+  constexpr Numbers kAll[] = {Numbers::kFloats, Numbers::kPairs, Numbers::kTriples};
+  std::array<std::vector<HeadJob>, std::size(kAll)> jobs_of;
+  for (const HeadJob& job : jobs) jobs_of[static_cast<size_t>(NumbersOf(job))].push_back(job);
+  for (const Numbers numbers : kAll) {
+    std::vector<HeadJob>& these = jobs_of[static_cast<size_t>(numbers)];
     if (these.empty()) continue;
     Forward forward(problem, std::move(these), numbers, statistics, progress);
     forward.Run();

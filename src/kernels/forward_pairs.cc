@@ -219,8 +219,8 @@ void StreamTile(const Block& block, int64_t tile_first, Scratch& scratch) noexce
 
 template <class Products>
 ForwardKernels Table() {
-  return {&SizesOf, &Begin<1>,  &BeginSplit,   &AddTile<Products>, &StreamTile<Products>,
-          &Merge,   &Finish<1>, kPairGroupRows};
+  return {&SizesOf, &Begin<1>, &BeginSplit, &AddTile<Products>, &StreamTile<Products>,
+          &Merge,   &Finish,   kPairGroupRows};
 }
 
 }  // namespace

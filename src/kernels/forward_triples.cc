@@ -25,8 +25,8 @@ ScratchSizes SizesOf(int64_t rows, const Layout& layout) noexcept {
 }  // namespace
 
 ForwardKernels TripleTable() {
-  return {&SizesOf, &Begin<kTripleParts>,  &BeginSplit,   &AddTile<TripleProducts>, nullptr,
-          &Merge,   &Finish<kTripleParts>, kPairGroupRows};
+  return {&SizesOf, &Begin<kTripleParts>, &BeginSplit, &AddTile<TripleProducts>, nullptr, &Merge, &Finish,
+          kPairGroupRows};
 }
 
 }  // namespace HWY_NAMESPACE

@@ -25,6 +25,16 @@ namespace HWY_NAMESPACE {
 // Channels are read in strips, so that the buffer for converted keys is small whatever the head size.
 inline constexpr int64_t kStrip = 256;
 
+// Calls body(T()) with the type in which elements lie.
+template <class Body> HWY_INLINE auto WithType(DType dtype, const Body& body) {
+  switch (dtype) {
+    case DType::kBF16: return body(BFloat16());
+    case DType::kF16: return body(Float16());
+    case DType::kI8: return body(int8_t());
+    default: return body(float());
+  }
+}
+
 // Channels c ... c + d - 1 of a key as contiguous floats: where they lie, or in `buffer` after conversion.
 template <class T>
 const float* KeyAsFloats(const Strided& from, int64_t key, int64_t c, int64_t d, float* buffer) {

@@ -62,21 +62,11 @@ Values PackValues(const Strided& v, int64_t first, int64_t count, int64_t dv, fl
 }
 
 Values PackKeysOfAnyType(const Strided& k, int64_t first, int64_t count, int64_t d, float* packed) noexcept {
-  switch (k.dtype) {
-    case DType::kBF16: return PackKeys<BFloat16>(k, first, count, d, packed);
-    case DType::kF16: return PackKeys<Float16>(k, first, count, d, packed);
-    case DType::kI8: return PackKeys<int8_t>(k, first, count, d, packed);
-    default: return PackKeys<float>(k, first, count, d, packed);
-  }
+  return WithType(k.dtype, [&](auto type) { return PackKeys<decltype(type)>(k, first, count, d, packed); });
 }
 
 Values PackValuesOfAnyType(const Strided& v, int64_t first, int64_t count, int64_t dv, float* packed) noexcept {
-  switch (v.dtype) {
-    case DType::kBF16: return PackValues<BFloat16>(v, first, count, dv, packed);
-    case DType::kF16: return PackValues<Float16>(v, first, count, dv, packed);
-    case DType::kI8: return PackValues<int8_t>(v, first, count, dv, packed);
-    default: return PackValues<float>(v, first, count, dv, packed);
-  }
+  return WithType(v.dtype, [&](auto type) { return PackValues<decltype(type)>(v, first, count, dv, packed); });
 }
 
 }  // namespace

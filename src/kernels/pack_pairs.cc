@@ -29,7 +29,9 @@ Values PackValues(const Strided& v, int64_t first, int64_t count, int64_t dv, fl
 
 }  // namespace
 
-PackKernels PairPackTable() { return {2 * kPairColumns, kPairColumns, &PackKeys, &PackValues, kPairDepth, sizeof(BFloat16)}; }
+PackKernels PairPackTable() {
+  return {2 * kPairColumns, kPairColumns, &PackKeys, &PackValues, kPairDepth, sizeof(BFloat16)};
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace qkv

@@ -246,8 +246,7 @@ inline void Merge(const Block& block, const Sums& from, Scratch& scratch) noexce
   }
 }
 
-template <int64_t kParts>
-void Finish(const Block& block, const Sums& total, Scratch& scratch) noexcept {
+inline void Finish(const Block& block, const Sums& total, Scratch& scratch) noexcept {
   const PhaseTimer timer(Phase::kRows);
   const Layout& layout = *block.layout;
   const int64_t stride = scratch.out_stride(), channels = Channels(layout);

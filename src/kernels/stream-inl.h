@@ -325,16 +325,6 @@ template <class T> class StreamedTile {
   HWY_ALIGN float sums_[kStreamedRows * kNearChannels];
 };
 
-// Calls body(T()) with the type in which elements lie.
-template <class Body> HWY_INLINE void WithType(DType dtype, const Body& body) {
-  switch (dtype) {
-    case DType::kBF16: return body(BFloat16());
-    case DType::kF16: return body(Float16());
-    case DType::kI8: return body(int8_t());
-    default: return body(float());
-  }
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace qkv
 HWY_AFTER_NAMESPACE();

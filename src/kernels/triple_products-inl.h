@@ -88,8 +88,6 @@ HWY_INLINE void StoreTripleColumns(__m512 even, __m512 odd, BFloat16* to) {
 class TripleProducts : public TileProducts {
  public:
   static constexpr int64_t kParts = kTripleParts;
-  static constexpr bool kReadsInPlace = false;  // memory holds float32
-
   HWY_INLINE void Run(const PairProduct& p) const {
     Begin(p);
     for (int64_t step = 0; step < p.steps; ++step) MultiplyStep(p, step);
