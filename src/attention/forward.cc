@@ -42,22 +42,22 @@ enum class Numbers { kFloats, kPairs, kTriples };
 
 LeastForTriples g_least;
 
-// Whether a call takes triples: where every row sees every key, so that what a blocked key holds cannot decide
-// how others are multiplied. A log-sum-exp and captured weights go with scores that others make again, in
+// Whether a call takes triples. A log-sum-exp and captured weights go with scores that others make again, in
 // float32. Scores that rise along the keys want new bases again and again, and dropout does: each time they are
 // made twice.
 bool TakesTriples(const Problem& problem) {
   const ScoreRules& rules = problem.rules;
-  const bool sees_all = problem.causal == Causal::kNone && !problem.window.left && !problem.window.right &&
-                        !rules.has_mask && !rules.has_bias;
-  return HasTripleKernels(ChosenIsa()) && sees_all && !rules.has_alibi && !rules.dropout && !problem.chunked &&
+  const bool plain = !rules.has_mask && !rules.has_bias && !rules.has_alibi && !rules.dropout;
+  const bool wide = !problem.window.left && !problem.window.right;
+  return HasTripleKernels(ChosenIsa()) && plain && wide && !problem.chunked &&
          problem.layout.row_sums == RowSums::kForOutput &&
          std::min(problem.layout.d, problem.layout.dv) >= g_least.channels;
 }
 
 // Triples take half as much memory again: not where keys and values would not fit in a wave.
 bool TakesTriples(const HeadJob& job) {
-  return TakesTriples(*job.problem) && job.sequence->cache == nullptr && job.rows >= g_least.rows &&
+  const int64_t least = job.problem->causal == Causal::kNone ? g_least.rows : g_least.causal_rows;
+  return TakesTriples(*job.problem) && job.sequence->cache == nullptr && job.rows >= least &&
          PackedHead::Floats(job, TriplePackKernels(), Parts::kKeysAndValues) <= kWaveFloats;
 }
 
@@ -91,6 +91,8 @@ class Forward {
       : problem_(problem),
         jobs_(std::move(jobs)),
         unfit_(jobs_.size()),
+        odd_keys_(jobs_.size()),
+        unfit_rows_(jobs_.size()),
         numbers_(numbers),
         statistics_(statistics),
         progress_(progress),
@@ -133,13 +135,21 @@ class Forward {
       RunWaves();
   }
 
-  // Those whose numbers triples do not stand for. Their rows are still to be made.
-  std::vector<HeadJob> UnfitJobs() const {
-    std::vector<HeadJob> jobs;
+  // What is still to be made: heads whose queries have numbers that triples do not stand for, and other heads' rows
+  // that see keys or values which do. What a key holds that a row does not see decides nothing of the row's. Valid as long
+  // as this is.
+  std::vector<HeadJob> Unfit() {
+    std::vector<HeadJob> unfit;
     for (size_t j = 0; j < jobs_.size(); ++j) {
-      if (unfit_[j]) jobs.push_back(jobs_[j]);
+      HeadJob job = jobs_[j];
+      std::vector<int64_t>& rows = unfit_rows_[j];
+      for (int64_t r = 0; r < job.rows && !odd_keys_[j].empty() && !unfit_[j]; ++r) {
+        if (SeesAny(job.row(r), odd_keys_[j])) rows.push_back(r);
+      }
+      if (!rows.empty()) job.picked = &rows, job.rows = static_cast<int64_t>(rows.size());
+      if (unfit_[j] || !rows.empty()) unfit.push_back(job);
     }
-    return jobs;
+    return unfit;
   }
 
  private:
@@ -157,6 +167,7 @@ class Forward {
   template <class Add>
   void RunBlock(int64_t index, const BlockRows& rows, Scratch& scratch, const Add& add) {
     constexpr int64_t kTiles = kSplitKeys / kKeyTile;
+    if (!AnyFit(index, rows)) return;
     if (kernels_.begin(rows.block(), scratch) == Values::kSomeNotFinite) {
       unfit_[static_cast<size_t>(index)] = true;
       return;
@@ -181,10 +192,29 @@ class Forward {
     }
   }
 
-  // Whether the packed keys and values are numbers that the kernels take; the job is noted where not.
-  bool Fits(int64_t index, const PackedHead& packed) {
-    if (numbers_ == Numbers::kTriples && !packed.AllFinite()) unfit_[static_cast<size_t>(index)] = true;
-    return !unfit_[static_cast<size_t>(index)];
+  // Notes which of a packed head's keys the kernels do not take.
+  void FindOddKeys(int64_t index, const PackedHead& packed) {
+    if (numbers_ != Numbers::kTriples) return;
+    for (const int64_t tile : packed.NotFinite()) {
+      const KeyValues& from = job(index).key_values;
+      const int64_t first = tile * kKeyTile, last = std::min(first + kKeyTile, from.length);
+      for (int64_t key = first; key < last; ++key) {
+        if (!HasTriples(from, key, problem_.layout)) odd_keys_[static_cast<size_t>(index)].push_back(key);
+      }
+    }
+  }
+
+  static bool SeesAny(const Row& row, const std::vector<int64_t>& keys) {
+    const auto first = std::lower_bound(keys.begin(), keys.end(), row.first);
+    return first != keys.end() && *first < row.last;
+  }
+
+  // Whether rows are left that the kernels take.
+  bool AnyFit(int64_t index, const BlockRows& rows) const {
+    const std::vector<int64_t>& odd = odd_keys_[static_cast<size_t>(index)];
+    if (unfit_[static_cast<size_t>(index)]) return false;
+    return odd.empty() || !std::all_of(rows.rows().begin(), rows.rows().end(),
+                                       [&](const Row& row) { return SeesAny(row, odd); });
   }
 
   const HeadJob& job(int64_t index) const { return jobs_[static_cast<size_t>(index)]; }
@@ -211,7 +241,7 @@ class Forward {
           Worker& own = worker(thread);
           const PackedHead packed(job(task), pack_, Parts::kKeysAndValues, own.packed.data(), own.found.data());
           for (int64_t tile = 0; tile < job(task).tiles(); ++tile) packed.Pack(tile);
-          if (!Fits(task, packed)) return;
+          FindOddKeys(task, packed);
           for (int64_t block = 0; block < job(task).blocks(); ++block) {
             const BlockRows rows(job(task), block);
             RunBlock(task, rows, *own.scratch,
@@ -315,6 +345,9 @@ class Forward {
     };
     for (const Wave wave : MakeWaves(jobs_, pack_, Parts::kKeysAndValues)) {
       const PackedWave packed(jobs_, wave, pack_, Parts::kKeysAndValues);
+      ParallelFor(
+          wave.last - wave.first,
+          [&](int64_t at, int) { FindOddKeys(wave.first + at, packed.head(wave.first + at)); }, {}, threads_);
       std::vector<Task> tasks;
       for (int64_t j = wave.first; j < wave.last; ++j) {
         // A causal head's last blocks see the most keys: long tasks first.
@@ -325,7 +358,6 @@ class Forward {
           [&](int64_t index, int thread) {
             const Task& task = tasks[static_cast<size_t>(index)];
             const PackedHead& head = packed.head(task.job);
-            if (!Fits(task.job, head)) return;
             const BlockRows rows(job(task.job), task.block);
             Scratch& scratch = *worker(thread).scratch;
             RunBlock(task.job, rows, scratch,
@@ -337,7 +369,9 @@ class Forward {
 
   const Problem& problem_;
   std::vector<HeadJob> jobs_;
-  std::vector<std::atomic<bool>> unfit_;  // a job's
+  std::vector<std::atomic<bool>> unfit_;            // a job's queries
+  std::vector<std::vector<int64_t>> odd_keys_;      // a job's, ascending
+  std::vector<std::vector<int64_t>> unfit_rows_;
   Numbers numbers_;
   RowStatistics* statistics_;
   const Progress& progress_;
@@ -378,7 +412,7 @@ void RunForward(const Problem& problem, const std::vector<HeadJob>& jobs, RowSta
     if (these.empty()) continue;
     Forward forward(problem, std::move(these), numbers, statistics, progress);
     forward.Run();
-    std::vector<HeadJob> unfit = forward.UnfitJobs();
+    std::vector<HeadJob> unfit = forward.Unfit();
     if (!unfit.empty()) Forward(problem, std::move(unfit), Numbers::kFloats, statistics, progress).Run();
   }
 }

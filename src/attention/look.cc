@@ -183,9 +183,11 @@ void CaptureChosenRows(const Problem& problem, const CaptureRequest& request, co
   std::vector<std::pair<int64_t, int64_t>> chosen;  // query and its place in the request, ascending
   for (int64_t query : *request.rows) chosen.emplace_back(query, static_cast<int64_t>(chosen.size()));
   std::sort(chosen.begin(), chosen.end());
-  std::vector<int64_t> queries;
-  for (const auto& [query, place] : chosen) queries.push_back(query);
-  const std::vector<HeadJob> jobs = MakeJobs(staged, &queries);
+  std::vector<int64_t> rows;
+  for (const auto& [query, place] : chosen) {
+    for (int64_t h = 0; h < problem.group(); ++h) rows.push_back(query * problem.group() + h);
+  }
+  const std::vector<HeadJob> jobs = MakeJobs(staged, &rows);
   const RowValues values = request.row_kind == RowKind::kWeights ? RowValues::kWeights : RowValues::kScores;
   CaptureRun(staged, jobs, 0).Run(values, progress, [&](int64_t, int64_t, int64_t number, const Row& row) {
     return layout.ForChosen(row, chosen[static_cast<size_t>(number / problem.group())].second);

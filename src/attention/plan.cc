@@ -19,37 +19,40 @@ int64_t BlockRowsFor(int64_t rows, int64_t jobs) {
   return std::clamp<int64_t>((even + kRowGroup - 1) / kRowGroup * kRowGroup, kRowGroup, kMaxBlockRows);
 }
 
-// Those of a sequence, or as many of `queries` as it has: in a packed batch others may be longer.
-int64_t CountOfQueries(const Sequence& sequence, const std::vector<int64_t>* queries) {
-  if (queries == nullptr) return sequence.rows;
-  return std::lower_bound(queries->begin(), queries->end(), sequence.rows) - queries->begin();
+// All rows, or as many of those picked as there are: in a packed batch other sequences may be longer.
+int64_t CountOfRows(int64_t rows, const std::vector<int64_t>* picked) {
+  if (picked == nullptr) return rows;
+  return std::lower_bound(picked->begin(), picked->end(), rows) - picked->begin();
 }
 
 }  // namespace
 
-std::vector<HeadJob> MakeJobs(const Problem& problem, const std::vector<int64_t>* queries) {
+std::vector<HeadJob> MakeJobs(const Problem& problem, const std::vector<int64_t>* picked) {
   std::vector<HeadJob> jobs;
   if (problem.q_heads == 0) return jobs;
   const int64_t count = static_cast<int64_t>(problem.sequences.size()) * problem.kv_heads;
   for (const Sequence& sequence : problem.sequences) {
-    const int64_t rows = CountOfQueries(sequence, queries) * problem.group();
+    const int64_t rows = CountOfRows(sequence.rows * problem.group(), picked);
     if (rows == 0) continue;
     for (int64_t head = 0; head < problem.kv_heads; ++head) {
-      jobs.push_back({&problem, &sequence, head, MakeKeyValues(problem, sequence, head), queries, rows,
+      jobs.push_back({&problem, &sequence, head, MakeKeyValues(problem, sequence, head), picked, rows,
                       BlockRowsFor(rows, count)});
     }
   }
   return jobs;
 }
 
+Row HeadJob::row(int64_t r) const {
+  const int64_t group = problem->group(), number = picked == nullptr ? r : (*picked)[static_cast<size_t>(r)];
+  return MakeRow(*problem, *sequence, kv_head * group + number % group, number / group);
+}
+
 BlockRows::BlockRows(const HeadJob& job, int64_t block) {
-  const int64_t group = job.problem->group();
   const int64_t first = block * job.block_rows, last = std::min(first + job.block_rows, job.rows);
   int64_t first_key = job.key_values.length, last_key = 0;
   rows_.reserve(static_cast<size_t>(last - first));
   for (int64_t r = first; r < last; ++r) {
-    const int64_t query = job.queries == nullptr ? r / group : (*job.queries)[static_cast<size_t>(r / group)];
-    rows_.push_back(MakeRow(*job.problem, *job.sequence, job.kv_head * group + r % group, query));
+    rows_.push_back(job.row(r));
     if (rows_.back().first >= rows_.back().last) continue;
     first_key = std::min(first_key, rows_.back().first);
     last_key = std::max(last_key, rows_.back().last);
@@ -94,10 +97,13 @@ KeyTile PackedHead::tile(int64_t tile) const {
   return {tile * kKeyTile, keys, values_ + tile * values_floats_, found_[tile].values};
 }
 
-bool PackedHead::AllFinite() const {
-  return std::all_of(found_, found_ + job_->tiles(), [](const Found& found) {
-    return found.keys == Values::kFinite && found.values == Values::kFinite;
-  });
+std::vector<int64_t> PackedHead::NotFinite() const {
+  std::vector<int64_t> tiles;
+  for (int64_t tile = 0; tile < job_->tiles(); ++tile) {
+    const Found& found = found_[tile];
+    if (found.keys != Values::kFinite || found.values != Values::kFinite) tiles.push_back(tile);
+  }
+  return tiles;
 }
 
 std::vector<Wave> MakeWaves(const std::vector<HeadJob>& jobs, const PackKernels& kernels, Parts parts) {

@@ -18,17 +18,18 @@ struct HeadJob {
   const Sequence* sequence = nullptr;
   int64_t kv_head = 0;
   KeyValues key_values;
-  const std::vector<int64_t>* queries = nullptr;  // the queries whose rows these are; null: all, in order
+  const std::vector<int64_t>* picked = nullptr;  // the numbers of these rows among all of the job's; null: all
   int64_t rows = 0;
   int64_t block_rows = 1;
 
   int64_t blocks() const { return (rows + block_rows - 1) / block_rows; }
   int64_t tiles() const { return (key_values.length + kKeyTile - 1) / kKeyTile; }
   int64_t splits() const { return (key_values.length + kSplitKeys - 1) / kSplitKeys; }
+  Row row(int64_t r) const;
 };
 
-// queries: ascending; null for all. The pointers stay the caller's.
-std::vector<HeadJob> MakeJobs(const Problem& problem, const std::vector<int64_t>* queries = nullptr);
+// picked: of each job, ascending; null for all rows. The pointers stay the caller's.
+std::vector<HeadJob> MakeJobs(const Problem& problem, const std::vector<int64_t>* picked = nullptr);
 
 // The rows of one block, and the block itself; the rows live here.
 class BlockRows {
@@ -63,8 +64,8 @@ class PackedHead {
   static int64_t Floats(const HeadJob& job, const PackKernels& kernels, Parts parts);
   void Pack(int64_t tile) const;  // tiles may be packed by any thread
   KeyTile tile(int64_t tile) const;
-  // Whether packing found all keys and values finite.
-  bool AllFinite() const;
+  // Tiles in which packing found keys or values that are not finite.
+  std::vector<int64_t> NotFinite() const;
 
  private:
   const HeadJob* job_;

@@ -1,7 +1,9 @@
 // Packing keys and values of any type into triple tiles (kernels/triples.h).
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
+#include "kernels/load.h"
 #include "kernels/triples.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -78,6 +80,10 @@ Values PackKeys(const Strided& k, int64_t first, int64_t count, int64_t d, float
   return odd == 0 ? Values::kFinite : Values::kSomeNotFinite;
 }
 
+HWY_INLINE __m512 ZeroWhere(__mmask16 mask, __m512 number) {
+  return _mm512_mask_mov_ps(number, mask, _mm512_setzero_ps());
+}
+
 template <class T>
 Values PackValues(const Strided& v, int64_t first, int64_t count, int64_t dv, float* packed) noexcept {
   constexpr int64_t kGroup = kKeyTile / kPairDepth * kTripleTile;  // from 16 channels to the next
@@ -91,8 +97,9 @@ Values PackValues(const Strided& v, int64_t first, int64_t count, int64_t dv, fl
         BFloat16* tile = to + (c + at) / kPairColumns * kGroup;
         for (int64_t i = 0; i < kPairColumns; ++i, tile += 2 * kPairColumns) {
           const __m512 even = LoadSome(rows[i], at, strip), other = LoadSome(rows[kPairColumns + i], at, strip);
-          odd |= OddOnes<kLeastWeighed>(even) | OddOnes<kLeastWeighed>(other);
-          StoreTripleColumns(even, other, tile);
+          const __mmask16 odd_even = OddOnes<kLeastWeighed>(even), odd_other = OddOnes<kLeastWeighed>(other);
+          odd |= odd_even | odd_other;
+          StoreTripleColumns(ZeroWhere(odd_even, even), ZeroWhere(odd_other, other), tile);
         }
       }
     }
@@ -122,6 +129,25 @@ HWY_POP_ATTRIBUTES
 
 #if HWY_ONCE
 namespace qkv {
+namespace {
+
+bool HasTriple(double number, int least) {
+  const double size = std::abs(number);
+  return size == 0 || (size >= std::ldexp(1.0, least) && size <= std::ldexp(1.0, kMostOfTriples));
+}
+
+}  // namespace
+
+bool HasTriples(const KeyValues& key_values, int64_t j, const Layout& layout) {
+  for (int64_t c = 0; c < layout.d; ++c) {
+    if (!HasTriple(LoadDouble(key_values.k, j, c), kLeastScored)) return false;
+  }
+  for (int64_t c = 0; c < layout.dv; ++c) {
+    if (!HasTriple(LoadDouble(key_values.v, j, c), kLeastWeighed)) return false;
+  }
+  return true;
+}
+
 #if HWY_TARGETS & HWY_AVX3
 PackKernels TriplePackKernels() { return N_AVX3::TriplePackTable(); }
 #else

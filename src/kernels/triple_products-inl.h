@@ -17,6 +17,7 @@
 #include "kernels/pair_products-inl.h"
 #include "kernels/pair_transpose-inl.h"
 #include "kernels/pairs.h"
+#include "kernels/triples.h"
 
 HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512bf16")
 namespace qkv {
@@ -42,11 +43,9 @@ struct Triple {
 // Numbers that triples do not stand for: infinities and NaN, magnitudes that might overflow where the parts'
 // products are added up, and those but zero below 2^kLeastExponent, whose low part or products tdpbf16ps might
 // take for zero.
-inline constexpr int kLeastScored = -126;  // of what becomes a score: its low part's share is nothing there
-inline constexpr int kLeastWeighed = -60;  // of values: small weights' parts still count
 template <int kLeastExponent>
 HWY_INLINE __mmask16 OddOnes(__m512 number) {
-  constexpr int32_t kLeast = (127 + kLeastExponent) << 23, kMost = (127 + 60) << 23;
+  constexpr int32_t kLeast = (127 + kLeastExponent) << 23, kMost = (127 + kMostOfTriples) << 23;
   const __m512i magnitude = _mm512_and_si512(_mm512_castps_si512(number), _mm512_set1_epi32(0x7fffffff));
   const __m512i above = _mm512_sub_epi32(magnitude, _mm512_set1_epi32(kLeast));
   return _mm512_cmpgt_epu32_mask(above, _mm512_set1_epi32(kMost - kLeast)) &

@@ -19,7 +19,7 @@ namespace {
 
 // All tests of this program try triples on small calls.
 class OnSmallCalls : public testing::Environment {
-  void SetUp() override { SetLeastForTriples({kMaxBlockRows + 1, 1}); }
+  void SetUp() override { SetLeastForTriples({kMaxBlockRows + 1, kMaxBlockRows + 1, 1}); }
 };
 [[maybe_unused]] const testing::Environment* const on_small_calls =
     testing::AddGlobalTestEnvironment(new OnSmallCalls);
@@ -110,8 +110,8 @@ OptionSet DrawForTriples(Rng& rng, Types types) {
   constexpr int64_t kBudget = 2'000'000;
   FixedLevels fixed = NothingFixed();
   for (const Factor none :
-       {Factor::kCausal, Factor::kLeft, Factor::kRight, Factor::kMaskShape, Factor::kBiasShape, Factor::kAlibi,
-        Factor::kDropout, Factor::kLse, Factor::kPlanted, Factor::kCapture}) {
+       {Factor::kLeft, Factor::kRight, Factor::kMaskShape, Factor::kBiasShape, Factor::kAlibi, Factor::kDropout,
+        Factor::kLse, Factor::kCapture}) {
     fixed[static_cast<size_t>(none)] = 0;
   }
   fixed[static_cast<size_t>(Factor::kTypes)] = static_cast<int>(types);
@@ -130,7 +130,8 @@ TEST_F(Triples, AgreeWithTheOracle) {
   }
 }
 
-// What triples do not stand for is multiplied in float32, the whole head with it.
+// Queries that triples do not stand for are multiplied in float32, the whole head with them; keys and values, the rows
+// with them that see them.
 void ExpectFloat32(Array<float>& of, int64_t at, float number, const Inputs& in) {
   const float before = of[at];
   of[at] = number;
@@ -154,6 +155,42 @@ TEST_F(Triples, HeadsWithNumbersThatHaveNoTriplesAreMadeInFloat32) {
     ExpectFloat32(in.v, 699 * kD, number, in);
   }
   ExpectFloat32(in.v, 5, 1e-19f, in);
+}
+
+// The rows from `first` on see what triples do not stand for, those before it do not.
+void ExpectFloat32From(int64_t first, const Inputs& in, const Inputs& clean, const AttentionOptions& options) {
+  ForceIsa(Isa::kAmx);
+  const Array<float> some = Out(in.q, in.k, in.v, options), none = Out(clean.q, clean.k, clean.v, options);
+  ForceIsa(Isa::kAvx512);
+  const Array<float> chains = Out(in.q, in.k, in.v, options);
+  for (int64_t h = 0; h < kHeads * kGroup; ++h) {
+    const int64_t begin = h * kQueries * kD, middle = begin + first * kD, end = begin + kQueries * kD;
+    const auto same = [&](const Array<float>& one, int64_t from, int64_t to) {
+      return std::memcmp(&some[from], &one[from], static_cast<size_t>(to - from) * sizeof(float)) == 0;
+    };
+    EXPECT_TRUE(same(none, begin, middle)) << "head " << h;
+    EXPECT_TRUE(same(chains, middle, end)) << "head " << h;
+    EXPECT_TRUE(first == 0 || !same(chains, begin, middle)) << "not made of triples";
+  }
+}
+
+TEST_F(Triples, RowsThatDoNotSeeOddNumbersKeepTheirBits) {
+  const Inputs clean(1);
+  AttentionOptions options;
+  options.causal = Causal::kBottomRight;
+  constexpr int64_t kOffset = kKeys - kQueries;  // query i sees keys to i + kOffset
+  for (const int64_t first : {int64_t{0}, int64_t{1}, int64_t{95}, int64_t{96}, kQueries - 1}) {
+    for (const float number : {HUGE_VALF, std::numeric_limits<float>::quiet_NaN(), 2e18f, 1e-39f}) {
+      Inputs in = clean, in_values = clean;
+      for (int64_t h = 0; h < kHeads; ++h) {
+        const int64_t at = (h * kKeys + kOffset + first) * kD;
+        in.k[at + 7] = number;
+        in_values.v[at + 63] = number;
+      }
+      ExpectFloat32From(first, in, clean, options);
+      ExpectFloat32From(first, in_values, clean, options);
+    }
+  }
 }
 
 TEST_F(Triples, GrowingScoresGetNewBases) {
@@ -185,9 +222,6 @@ TEST_F(Triples, ChunksLogSumExpsAndMostRulesTakeFloat32sChains) {
   options = {};
   options.window.left = 3;
   same("window", options);
-  options = {};
-  options.causal = Causal::kBottomRight;
-  same("causal", options);
   ForceIsa(Isa::kAmx);
   const Array<float> with_lse = Attend(in.q, in.k, in.v).out;
   EXPECT_EQ(with_lse.values, On(Isa::kAvx512, in).values);
