@@ -37,20 +37,16 @@ struct Worker {
   std::vector<Found> found;
 };
 
-// What a job's numbers are multiplied as: a table of kernels.
-enum class Numbers { kFloats, kPairs, kTriples };
-
 LeastForTriples g_least;
 
-// Whether a call takes triples. A log-sum-exp and captured weights go with scores that others make again, in
-// float32. Scores that rise along the keys want new bases again and again, and dropout does: each time they are
+// Whether a call takes triples. Scores that rise along the keys want new bases again and again, and dropout does: each time they are
 // made twice.
 bool TakesTriples(const Problem& problem) {
   const ScoreRules& rules = problem.rules;
   const bool plain = !rules.has_mask && !rules.has_bias && !rules.has_alibi && !rules.dropout;
   const bool wide = !problem.window.left && !problem.window.right;
   return HasTripleKernels(ChosenIsa()) && plain && wide && !problem.chunked &&
-         problem.layout.row_sums == RowSums::kForOutput &&
+         problem.scores_again != ScoresAgain::kInFloat32 &&
          std::min(problem.layout.d, problem.layout.dv) >= g_least.channels;
 }
 
@@ -92,7 +88,6 @@ class Forward {
         jobs_(std::move(jobs)),
         unfit_(jobs_.size()),
         odd_keys_(jobs_.size()),
-        unfit_rows_(jobs_.size()),
         numbers_(numbers),
         statistics_(statistics),
         progress_(progress),
@@ -135,21 +130,25 @@ class Forward {
       RunWaves();
   }
 
-  // What is still to be made: heads whose queries have numbers that triples do not stand for, and other heads' rows
-  // that see keys or values which do. What a key holds that a row does not see decides nothing of the row's. Valid as long
-  // as this is.
-  std::vector<HeadJob> Unfit() {
-    std::vector<HeadJob> unfit;
+  // What was made, and what is still to be: heads whose queries have numbers that triples do not stand for, and other heads'
+  // rows that see keys or values which do. What a key holds that a row does not see decides nothing of the row's.
+  struct Outcome {
+    std::vector<HeadJob> made, unfit;
+  };
+  Outcome Split() const {
+    Outcome rows;
     for (size_t j = 0; j < jobs_.size(); ++j) {
-      HeadJob job = jobs_[j];
-      std::vector<int64_t>& rows = unfit_rows_[j];
-      for (int64_t r = 0; r < job.rows && !odd_keys_[j].empty() && !unfit_[j]; ++r) {
-        if (SeesAny(job.row(r), odd_keys_[j])) rows.push_back(r);
+      const HeadJob& job = jobs_[j];
+      if (unfit_[j] || odd_keys_[j].empty()) {
+        (unfit_[j] ? rows.unfit : rows.made).push_back(job);
+        continue;
       }
-      if (!rows.empty()) job.picked = &rows, job.rows = static_cast<int64_t>(rows.size());
-      if (unfit_[j] || !rows.empty()) unfit.push_back(job);
+      std::vector<int64_t> made, unfit;
+      for (int64_t r = 0; r < job.rows; ++r) (SeesAny(job.row(r), odd_keys_[j]) ? unfit : made).push_back(r);
+      if (!made.empty()) rows.made.push_back(WithRows(job, made));
+      if (!unfit.empty()) rows.unfit.push_back(WithRows(job, unfit));
     }
-    return unfit;
+    return rows;
   }
 
  private:
@@ -371,7 +370,6 @@ class Forward {
   std::vector<HeadJob> jobs_;
   std::vector<std::atomic<bool>> unfit_;            // a job's queries
   std::vector<std::vector<int64_t>> odd_keys_;      // a job's, ascending
-  std::vector<std::vector<int64_t>> unfit_rows_;
   Numbers numbers_;
   RowStatistics* statistics_;
   const Progress& progress_;
@@ -402,19 +400,23 @@ size_t RowStatistics::Index(const Row& row) const {
 
 void SetLeastForTriples(LeastForTriples least) { g_least = least; }
 
-void RunForward(const Problem& problem, const std::vector<HeadJob>& jobs, RowStatistics* statistics,
-                const Progress& progress) {
-  constexpr Numbers kAll[] = {Numbers::kFloats, Numbers::kPairs, Numbers::kTriples};
-  std::array<std::vector<HeadJob>, std::size(kAll)> jobs_of;
-  for (const HeadJob& job : jobs) jobs_of[static_cast<size_t>(NumbersOf(job))].push_back(job);
-  for (const Numbers numbers : kAll) {
-    std::vector<HeadJob>& these = jobs_of[static_cast<size_t>(numbers)];
-    if (these.empty()) continue;
-    Forward forward(problem, std::move(these), numbers, statistics, progress);
+std::vector<NumberedJobs> RunForward(const Problem& problem, const std::vector<HeadJob>& jobs,
+                                     RowStatistics* statistics, const Progress& progress) {
+  std::vector<NumberedJobs> all;
+  for (const Numbers numbers : {Numbers::kTriples, Numbers::kPairs, Numbers::kFloats}) all.push_back({numbers, {}});
+  const auto jobs_of = [&](Numbers numbers) -> std::vector<HeadJob>& {
+    return std::find_if(all.begin(), all.end(), [&](const NumberedJobs& of) { return of.numbers == numbers; })->jobs;
+  };
+  for (const HeadJob& job : jobs) jobs_of(NumbersOf(job)).push_back(job);
+  for (NumberedJobs& these : all) {
+    if (these.jobs.empty()) continue;
+    Forward forward(problem, these.jobs, these.numbers, statistics, progress);
     forward.Run();
-    std::vector<HeadJob> unfit = forward.Unfit();
-    if (!unfit.empty()) Forward(problem, std::move(unfit), Numbers::kFloats, statistics, progress).Run();
+    auto [made, unfit] = forward.Split();
+    these.jobs = std::move(made);
+    std::move(unfit.begin(), unfit.end(), std::back_inserter(jobs_of(Numbers::kFloats)));  // those come last
   }
+  return all;
 }
 
 }  // namespace qkv

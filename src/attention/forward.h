@@ -33,8 +33,16 @@ struct LeastForTriples {
 };
 void SetLeastForTriples(LeastForTriples least);  // for tests, which try them on small calls
 
-// Writes out and lse. statistics, where given, is filled in.
-void RunForward(const Problem& problem, const std::vector<HeadJob>& jobs, RowStatistics* statistics,
+// What numbers are multiplied as.
+enum class Numbers { kFloats, kPairs, kTriples };
+
+struct NumberedJobs {
+  Numbers numbers;
+  std::vector<HeadJob> jobs;
+};
+
+// Writes out and lse. statistics, where given, is filled in. Returns how each row was made.
+std::vector<NumberedJobs> RunForward(const Problem& problem, const std::vector<HeadJob>& jobs, RowStatistics* statistics,
                 const Progress& progress);
 
 }  // namespace qkv

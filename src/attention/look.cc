@@ -12,6 +12,7 @@
 #include "attention/plan.h"
 #include "attention/validate.h"
 #include "kernels/capture.h"
+#include "kernels/triples.h"
 #include "runtime/cpu.h"
 #include "runtime/threads.h"
 
@@ -75,12 +76,15 @@ class CaptureLayout {
 // which one thread runs in order.
 class CaptureRun {
  public:
-  CaptureRun(const Problem& problem, const std::vector<HeadJob>& jobs, int64_t top_k)
-      : jobs_(jobs), pack_(PackKernelsFor(ChosenIsa())), kernels_(CaptureKernelsFor(ChosenIsa())) {
+  // Scores are made as numbers of a kind; those of pairs, in float32.
+  CaptureRun(const Problem& problem, Numbers numbers, const std::vector<HeadJob>& jobs, int64_t top_k)
+      : jobs_(jobs),
+        pack_(numbers == Numbers::kTriples ? TriplePackKernels() : PackKernelsFor(ChosenIsa())),
+        kernels_(numbers == Numbers::kTriples ? TripleCaptureKernels() : CaptureKernelsFor(ChosenIsa())) {
     int64_t rows = 0;
     for (const HeadJob& job : jobs) rows = std::max(rows, job.block_rows);
     for (int thread = 0; thread < Threads(); ++thread) {
-      scratch_.push_back(std::make_unique<Scratch>(ForwardKernelsFor(ChosenIsa()).scratch(rows, problem.layout)));
+      scratch_.push_back(std::make_unique<Scratch>(kernels_.scratch(rows, problem.layout)));
       top_.emplace_back(top_k);
     }
   }
@@ -134,17 +138,17 @@ class CaptureRun {
 // Rows of a block, so that strips begin at the same rows whatever the threads and the other sequences.
 int64_t StripBlockRows(int64_t rows) { return std::clamp((rows + kStrips - 1) / kStrips, int64_t{1}, kMaxBlockRows); }
 
-// Top keys, entropy, received mass: of every row.
-void CaptureAllRows(const Problem& problem, const CaptureRequest& request, const CaptureLayout& layout,
-                    const Progress& progress, Capture& capture) {
-  std::vector<HeadJob> jobs = MakeJobs(problem);
+// Top keys, entropy, received mass: of every row of some jobs.
+void CaptureRows(const Problem& problem, const CaptureRequest& request, const CaptureLayout& layout,
+                 NumberedJobs numbered, const Progress& progress, Capture& capture) {
+  std::vector<HeadJob>& jobs = numbered.jobs;
   for (HeadJob& job : jobs) job.block_rows = StripBlockRows(job.rows);
   const int64_t group = problem.group();
   // (job, strip, head of the group, key)
   AlignedBuffer<float> received(request.received ? static_cast<int64_t>(jobs.size()) * kStrips * group * capture.keys
                                                  : 0);
   std::fill_n(received.data(), received.size(), 0.0f);
-  CaptureRun(problem, jobs, request.top_k).Run(RowValues::kWeights, progress,
+  CaptureRun(problem, numbered.numbers, jobs, request.top_k).Run(RowValues::kWeights, progress,
                                 [&](int64_t job, int64_t strip, int64_t, const Row& row) {
     RowCapture part = layout.ForRow(row);
     layout.SetSinkWeight(row);
@@ -183,13 +187,13 @@ void CaptureChosenRows(const Problem& problem, const CaptureRequest& request, co
   std::vector<std::pair<int64_t, int64_t>> chosen;  // query and its place in the request, ascending
   for (int64_t query : *request.rows) chosen.emplace_back(query, static_cast<int64_t>(chosen.size()));
   std::sort(chosen.begin(), chosen.end());
-  std::vector<int64_t> rows;
+  auto rows = std::make_shared<std::vector<int64_t>>();
   for (const auto& [query, place] : chosen) {
-    for (int64_t h = 0; h < problem.group(); ++h) rows.push_back(query * problem.group() + h);
+    for (int64_t h = 0; h < problem.group(); ++h) rows->push_back(query * problem.group() + h);
   }
-  const std::vector<HeadJob> jobs = MakeJobs(staged, &rows);
+  const std::vector<HeadJob> jobs = MakeJobs(staged, std::move(rows));
   const RowValues values = request.row_kind == RowKind::kWeights ? RowValues::kWeights : RowValues::kScores;
-  CaptureRun(staged, jobs, 0).Run(values, progress, [&](int64_t, int64_t, int64_t number, const Row& row) {
+  CaptureRun(staged, Numbers::kFloats, jobs, 0).Run(values, progress, [&](int64_t, int64_t, int64_t number, const Row& row) {
     return layout.ForChosen(row, chosen[static_cast<size_t>(number / problem.group())].second);
   });
 }
@@ -247,12 +251,14 @@ Capture EmptyCapture(const Problem& problem, const CaptureRequest& request, int6
   return capture;
 }
 
-void RunCapture(const Problem& problem, const CaptureRequest& request, RowStatistics& statistics,
-                const Progress& progress, Capture& capture) {
+void RunCapture(const Problem& problem, const CaptureRequest& request, const std::vector<NumberedJobs>& jobs,
+                RowStatistics& statistics, const Progress& progress, Capture& capture) {
   if (problem.q_heads == 0) return;  // there is no row, and with no KV head either no group
   const CaptureLayout layout(problem, capture, statistics);
   if (request.top_k > 0 || request.entropy || request.received) {
-    CaptureAllRows(problem, request, layout, progress, capture);
+    for (const NumberedJobs& these : jobs) {
+      if (!these.jobs.empty()) CaptureRows(problem, request, layout, these, progress, capture);
+    }
   }
   if (request.rows) CaptureChosenRows(problem, request, layout, progress);
 }

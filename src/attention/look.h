@@ -15,8 +15,8 @@ void CheckCapture(const CaptureRequest& request, int64_t queries, int64_t keys);
 // Arrays of the right sizes, padded as qkv/capture.h says.
 Capture EmptyCapture(const Problem& problem, const CaptureRequest& request, int64_t queries, int64_t keys);
 
-// Fills `capture`, made by EmptyCapture.
-void RunCapture(const Problem& problem, const CaptureRequest& request, RowStatistics& statistics,
-                const Progress& progress, Capture& capture);
+// Fills `capture`, made by EmptyCapture. jobs: how the forward pass made the rows.
+void RunCapture(const Problem& problem, const CaptureRequest& request, const std::vector<NumberedJobs>& jobs,
+                RowStatistics& statistics, const Progress& progress, Capture& capture);
 
 }  // namespace qkv

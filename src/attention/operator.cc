@@ -46,6 +46,7 @@ Capture AttentionWithCapture(const ConstTensor& q, const ConstTensor& k, const C
   return WithTypedMemoryError("attention", [&] {
     Problem problem = MakeProblem(q, k, v, options, out, lse);
     problem.layout.row_sums = RowSums::kExact;
+    if (lse == nullptr) problem.scores_again = request.rows ? ScoresAgain::kInFloat32 : ScoresAgain::kAsMade;
     const int64_t queries = Longest(q, options.cu_q), keys = Longest(k, options.cu_kv);
     CheckCapture(request, queries, keys);
     Capture capture = EmptyCapture(problem, request, queries, keys);
@@ -54,8 +55,8 @@ Capture AttentionWithCapture(const ConstTensor& q, const ConstTensor& k, const C
       return capture;
     }
     RowStatistics statistics(problem);
-    RunForward(problem, MakeJobs(problem), &statistics, options.progress);
-    RunCapture(problem, request, statistics, options.progress, capture);
+    const std::vector<NumberedJobs> jobs = RunForward(problem, MakeJobs(problem), &statistics, options.progress);
+    RunCapture(problem, request, jobs, statistics, options.progress, capture);
     return capture;
   });
 }

@@ -1,6 +1,7 @@
 #include "attention/plan.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/phase.h"
 #include "runtime/threads.h"
@@ -27,12 +28,12 @@ int64_t CountOfRows(int64_t rows, const std::vector<int64_t>* picked) {
 
 }  // namespace
 
-std::vector<HeadJob> MakeJobs(const Problem& problem, const std::vector<int64_t>* picked) {
+std::vector<HeadJob> MakeJobs(const Problem& problem, std::shared_ptr<const std::vector<int64_t>> picked) {
   std::vector<HeadJob> jobs;
   if (problem.q_heads == 0) return jobs;
   const int64_t count = static_cast<int64_t>(problem.sequences.size()) * problem.kv_heads;
   for (const Sequence& sequence : problem.sequences) {
-    const int64_t rows = CountOfRows(sequence.rows * problem.group(), picked);
+    const int64_t rows = CountOfRows(sequence.rows * problem.group(), picked.get());
     if (rows == 0) continue;
     for (int64_t head = 0; head < problem.kv_heads; ++head) {
       jobs.push_back({&problem, &sequence, head, MakeKeyValues(problem, sequence, head), picked, rows,
@@ -42,8 +43,17 @@ std::vector<HeadJob> MakeJobs(const Problem& problem, const std::vector<int64_t>
   return jobs;
 }
 
+HeadJob WithRows(const HeadJob& job, const std::vector<int64_t>& numbers) {
+  HeadJob some = job;
+  auto picked = std::make_shared<std::vector<int64_t>>();
+  for (const int64_t r : numbers) picked->push_back(job.number(r));
+  some.picked = std::move(picked);
+  some.rows = static_cast<int64_t>(numbers.size());
+  return some;
+}
+
 Row HeadJob::row(int64_t r) const {
-  const int64_t group = problem->group(), number = picked == nullptr ? r : (*picked)[static_cast<size_t>(r)];
+  const int64_t group = problem->group(), number = this->number(r);
   return MakeRow(*problem, *sequence, kv_head * group + number % group, number / group);
 }
 

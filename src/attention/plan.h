@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "attention/problem.h"
@@ -18,18 +19,22 @@ struct HeadJob {
   const Sequence* sequence = nullptr;
   int64_t kv_head = 0;
   KeyValues key_values;
-  const std::vector<int64_t>* picked = nullptr;  // the numbers of these rows among all of the job's; null: all
+  std::shared_ptr<const std::vector<int64_t>> picked;  // numbers of these rows among all, ascending; null: all
   int64_t rows = 0;
   int64_t block_rows = 1;
 
   int64_t blocks() const { return (rows + block_rows - 1) / block_rows; }
   int64_t tiles() const { return (key_values.length + kKeyTile - 1) / kKeyTile; }
   int64_t splits() const { return (key_values.length + kSplitKeys - 1) / kSplitKeys; }
+  int64_t number(int64_t r) const { return picked == nullptr ? r : (*picked)[static_cast<size_t>(r)]; }
   Row row(int64_t r) const;
 };
 
-// picked: of each job, ascending; null for all rows. The pointers stay the caller's.
-std::vector<HeadJob> MakeJobs(const Problem& problem, const std::vector<int64_t>* picked = nullptr);
+// picked: the rows of each job.
+std::vector<HeadJob> MakeJobs(const Problem& problem, std::shared_ptr<const std::vector<int64_t>> picked = nullptr);
+
+// A job with some of the rows that another has: `numbers` of those, ascending.
+HeadJob WithRows(const HeadJob& job, const std::vector<int64_t>& numbers);
 
 // The rows of one block, and the block itself; the rows live here.
 class BlockRows {

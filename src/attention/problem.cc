@@ -315,7 +315,10 @@ Problem MakeReadProblem(const ConstTensor& q, const ConstTensor& k, const ConstT
   layout.q_dtype = q.dtype;
   layout.q_channel = Stride(q, axes.channel);
   layout.out_channel = Stride(out, axes.channel);
-  if (lse != nullptr) layout.row_sums = RowSums::kExact;
+  if (lse != nullptr) {
+    layout.row_sums = RowSums::kExact;
+    problem.scores_again = ScoresAgain::kInFloat32;
+  }
 
   if (IsPacked(options)) SetPacked(q, k, v, options, out, lse, problem);
   else SetBatched(q, k, v, options, out, lse, problem);

@@ -44,6 +44,10 @@ struct HeadRowStride {
   int64_t head = 0, row = 0;
 };
 
+// How later passes make the call's scores again: gradients by a log-sum-exp and chosen rows of a capture do in float32, the
+// rest of a capture as they were made.
+enum class ScoresAgain { kNever, kInFloat32, kAsMade };
+
 struct Problem {
   int64_t q_heads = 0, kv_heads = 0;
   Layout layout;
@@ -51,6 +55,7 @@ struct Problem {
   Causal causal = Causal::kNone;
   Window window;
   bool chunked = false;
+  ScoresAgain scores_again = ScoresAgain::kNever;
   std::vector<Sequence> sequences;
   DType kv_dtype = DType::kF32;
   HeadRowStride q, k, v, out, lse;

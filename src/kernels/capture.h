@@ -44,12 +44,13 @@ class TopList {
 };
 
 struct CaptureKernels {
+  ScratchSizes (*scratch)(int64_t rows, const Layout& layout) noexcept;  // for blocks of up to so many rows
   void (*begin)(const Block& block, Scratch& scratch) noexcept;  // loads and scales the queries
   // Adds a tile to every row's capture (captures: one a row of the block; top: of the request's size).
   void (*add_tile)(const Block& block, const KeyTile& tile, RowCapture* captures, TopList& top, RowValues values,
                    Scratch& scratch) noexcept;
 };
 
-CaptureKernels CaptureKernelsFor(Isa isa);
+CaptureKernels CaptureKernelsFor(Isa isa);  // in float32, whatever the types
 
 }  // namespace qkv

@@ -220,7 +220,7 @@ void StreamTile(const Block& block, int64_t tile_first, Scratch& scratch) noexce
 template <class Products>
 ForwardKernels Table() {
   return {&SizesOf, &Begin<1>, &BeginSplit, &AddTile<Products>, &StreamTile<Products>,
-          &Merge,   &Finish,   kPairGroupRows};
+          &Merge,   &Finish<1>,   kPairGroupRows};
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ ScratchSizes SizesOf(int64_t rows, const Layout& layout) noexcept {
 }  // namespace
 
 ForwardKernels TripleTable() {
-  return {&SizesOf, &Begin<kTripleParts>, &BeginSplit, &AddTile<TripleProducts>, nullptr, &Merge, &Finish,
+  return {&SizesOf, &Begin<kTripleParts>, &BeginSplit, &AddTile<TripleProducts>, nullptr, &Merge, &Finish<kTripleParts>,
           kPairGroupRows};
 }
 

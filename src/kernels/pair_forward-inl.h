@@ -40,21 +40,27 @@ HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512bf16")
 namespace qkv {
 namespace HWY_NAMESPACE {
 
-// S = Q K^T of an item's rows and kColumn keys, from `key` on.
+// S = Q K^T of rows from `row` on and kColumn keys from `key` on.
 template <int64_t kParts>
-HWY_INLINE PairProduct ColumnProduct(const Block& block, const KeyTile& tile, const Item& item, int64_t key,
-                                     const Parts<kParts>& parts, float* scores, int64_t stride) {
+HWY_INLINE PairProduct ColumnProduct(const Block& block, const KeyTile& tile, int64_t row, int64_t rows, int64_t key,
+                                     const BFloat16* queries, float* scores, int64_t stride) {
   const int64_t depth = Depth(*block.layout), steps = depth / kPairDepth, group = steps * kParts * kPairTile;
   const BFloat16* b = reinterpret_cast<const BFloat16*>(tile.keys) + key / kPairColumns * group;
-  return {parts.queries + item.row * kParts * depth,
+  return {queries + row * kParts * depth,
           kParts * depth,
           {b, b + group},
           scores,
           stride,
-          item.rows,
+          rows,
           steps,
           Start::kZero,
           depth};
+}
+
+template <int64_t kParts>
+HWY_INLINE PairProduct ColumnProduct(const Block& block, const KeyTile& tile, const Item& item, int64_t key,
+                                     const Parts<kParts>& parts, float* scores, int64_t stride) {
+  return ColumnProduct<kParts>(block, tile, item.row, item.rows, key, parts.queries, scores, stride);
 }
 
 // O += P V of an item.
@@ -142,19 +148,22 @@ void AddItem(const Block& block, const KeyTile& tile, const Item& item, Scratch&
                });
 }
 
-template <class Products>
-void AddTile(const Block& block, const KeyTile& tile, Scratch& scratch) noexcept {
+template <RowSums kSums, class Products>
+void AddItems(const Block& block, const KeyTile& tile, Scratch& scratch) {
   const PhaseTimer timer(Phase::kSoftmax);  // and both multiplications, which are not apart from it
   const Items items(block, tile.first);
   if (items.count == 0) return;
-  const bool exact = block.layout->row_sums == RowSums::kExact;
   Products products;
-  for (int64_t i = 0; i < items.count; ++i) {
-    if (exact)
-      AddItem<RowSums::kExact>(block, tile, items.item[i], scratch, products);
-    else
-      AddItem<RowSums::kForOutput>(block, tile, items.item[i], scratch, products);
-  }
+  for (int64_t i = 0; i < items.count; ++i) AddItem<kSums>(block, tile, items.item[i], scratch, products);
+}
+
+// A triple's weights are as exact as any sum wants them.
+template <class Products>
+void AddTile(const Block& block, const KeyTile& tile, Scratch& scratch) noexcept {
+  if (Products::kParts == 1 && block.layout->row_sums == RowSums::kExact)
+    AddItems<RowSums::kExact, Products>(block, tile, scratch);
+  else
+    AddItems<RowSums::kForOutput, Products>(block, tile, scratch);
 }
 
 inline void CopyQuery(const Layout& layout, const void* from, BFloat16* to) {
@@ -246,7 +255,15 @@ inline void Merge(const Block& block, const Sums& from, Scratch& scratch) noexce
   }
 }
 
-inline void Finish(const Block& block, const Sums& total, Scratch& scratch) noexcept {
+// The sum of exponentials that a log-sum-exp is made of.
+template <int64_t kParts>
+HWY_INLINE float ExactSum(const float* sums) {
+  if constexpr (kParts == kTripleParts) return _mm512_reduce_add_ps(_mm512_loadu_ps(sums)) / kWeightOne<kParts>;
+  return _mm512_reduce_add_ps(_mm512_loadu_ps(sums + 16));
+}
+
+template <int64_t kParts>
+void Finish(const Block& block, const Sums& total, Scratch& scratch) noexcept {
   const PhaseTimer timer(Phase::kRows);
   const Layout& layout = *block.layout;
   const int64_t stride = scratch.out_stride(), channels = Channels(layout);
@@ -259,7 +276,7 @@ inline void Finish(const Block& block, const Sums& total, Scratch& scratch) noex
     StoreRow(blocked ? 1.0f : 1.0f / of_weights, out, layout, row.out);
     if (layout.row_sums != RowSums::kExact) continue;
     // The output of a blocked row was never written.
-    total.sum[r] = blocked ? 0.0f : _mm512_reduce_add_ps(_mm512_loadu_ps(out + channels + 16));
+    total.sum[r] = blocked ? 0.0f : ExactSum<kParts>(out + channels);
     // The base's rounding, common to all terms of the sum, is taken out: one visible key gives its score
     // exactly.
     if (row.lse != nullptr) {

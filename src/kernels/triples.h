@@ -9,6 +9,7 @@
 #pragma once
 
 #include "kernels/block.h"
+#include "kernels/capture.h"
 #include "kernels/pack.h"
 
 namespace qkv {
@@ -26,5 +27,6 @@ bool HasTripleKernels(Isa isa);
 PackKernels TriplePackKernels();  // from any type
 ForwardKernels
 TripleForwardKernels();  // without stream_tile: few rows are multiplied faster in float32 as they are
+CaptureKernels TripleCaptureKernels();  // of rows whose log-sum-exp those kernels made
 
 }  // namespace qkv

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "attention/forward.h"
@@ -111,7 +112,7 @@ OptionSet DrawForTriples(Rng& rng, Types types) {
   FixedLevels fixed = NothingFixed();
   for (const Factor none :
        {Factor::kLeft, Factor::kRight, Factor::kMaskShape, Factor::kBiasShape, Factor::kAlibi, Factor::kDropout,
-        Factor::kLse, Factor::kCapture}) {
+        Factor::kLse}) {
     fixed[static_cast<size_t>(none)] = 0;
   }
   fixed[static_cast<size_t>(Factor::kTypes)] = static_cast<int>(types);
@@ -189,6 +190,43 @@ TEST_F(Triples, RowsThatDoNotSeeOddNumbersKeepTheirBits) {
       }
       ExpectFloat32From(first, in, clean, options);
       ExpectFloat32From(first, in_values, clean, options);
+    }
+  }
+}
+
+Capture Captured(Isa isa, const Inputs& in) {
+  ForceIsa(isa);
+  AttentionOptions options;
+  options.causal = Causal::kBottomRight;
+  CaptureRequest request;
+  request.top_k = 4, request.entropy = request.received = true;
+  Array<float> out(in.q.shape, 7);
+  return AttentionWithCapture(in.q.in(), in.k.in(), in.v.in(), options, request, out.out());
+}
+
+TEST_F(Triples, CapturedWeightsAreOfTheScoresThatMadeTheOutput) {
+  const Capture triples = Captured(Isa::kAmx, Inputs(1)), chains = Captured(Isa::kAvx512, Inputs(1));
+  EXPECT_NE(triples.entropy, chains.entropy) << "not made of triples";
+  for (int64_t h = 0; h < kHeads * kGroup; ++h) {
+    const auto first = triples.received.begin() + h * kKeys;
+    EXPECT_NEAR(std::accumulate(first, first + kKeys, 0.0), kQueries, 1e-4) << "head " << h;
+  }
+}
+
+TEST_F(Triples, CapturedRowsThatDoNotSeeOddNumbersKeepTheirBits) {
+  constexpr int64_t kFirst = 97;  // the first query that sees an odd value
+  const Inputs clean(1);
+  Inputs in = clean;
+  for (int64_t h = 0; h < kHeads; ++h) in.v[(h * kKeys + kKeys - kQueries + kFirst) * kD + 7] = 3e38f;
+  const Capture some = Captured(Isa::kAmx, in), none = Captured(Isa::kAmx, clean);
+  const Capture chains = Captured(Isa::kAvx512, in);
+  for (int64_t row = 0; row < kHeads * kGroup * kQueries; ++row) {
+    const Capture& same = row % kQueries < kFirst ? none : chains;
+    const auto r = static_cast<size_t>(row);
+    EXPECT_EQ(some.entropy[r], same.entropy[r]) << "row " << row;
+    for (size_t k = 4 * r; k < 4 * r + 4; ++k) {
+      EXPECT_EQ(some.top_keys[k], same.top_keys[k]) << "row " << row;
+      EXPECT_EQ(some.top_weights[k], same.top_weights[k]) << "row " << row;
     }
   }
 }
