@@ -144,7 +144,11 @@ class Forward {
         continue;
       }
       std::vector<int64_t> made, unfit;
-      for (int64_t r = 0; r < job.rows; ++r) (SeesAny(job.row(r), odd_keys_[j]) ? unfit : made).push_back(r);
+      for (int64_t r = 0; r < job.rows; ++r) {
+        Row row;
+        job.MakeRow(r, row);
+        (SeesAny(row, odd_keys_[j]) ? unfit : made).push_back(r);
+      }
       if (!made.empty()) rows.made.push_back(WithRows(job, made));
       if (!unfit.empty()) rows.unfit.push_back(WithRows(job, unfit));
     }
@@ -174,9 +178,10 @@ class Forward {
     const int64_t first = rows.first_tile() / kTiles, last = (rows.last_tile() + kTiles - 1) / kTiles;
     for (int64_t split = first; split < last; ++split) {
       RunSplit(rows, split, scratch, add);
-      // One split is all there is to merge, unless there are sinks.
-      if (last - first == 1 && !problem_.sink) return Finish(rows, scratch.split(), scratch);
-      kernels_.merge(rows.block(), scratch.split(), scratch);
+      if (split == first && !problem_.sink)
+        scratch.TakeSplitAsTotal();
+      else
+        kernels_.merge(rows.block(), scratch.split(), scratch);
     }
     Finish(rows, scratch.total(), scratch);
   }

@@ -52,20 +52,21 @@ HeadJob WithRows(const HeadJob& job, const std::vector<int64_t>& numbers) {
   return some;
 }
 
-Row HeadJob::row(int64_t r) const {
-  const int64_t group = problem->group(), number = this->number(r);
-  return MakeRow(*problem, *sequence, kv_head * group + number % group, number / group);
+void HeadJob::MakeRow(int64_t r, Row& row) const {
+  const int64_t group = problem->group(), at = number(r), query = group == 1 ? at : at / group;
+  qkv::MakeRow(*problem, *sequence, kv_head * group + at - query * group, query, row);
 }
 
 BlockRows::BlockRows(const HeadJob& job, int64_t block) {
   const int64_t first = block * job.block_rows, last = std::min(first + job.block_rows, job.rows);
   int64_t first_key = job.key_values.length, last_key = 0;
-  rows_.reserve(static_cast<size_t>(last - first));
+  rows_.resize(static_cast<size_t>(last - first));
   for (int64_t r = first; r < last; ++r) {
-    rows_.push_back(job.row(r));
-    if (rows_.back().first >= rows_.back().last) continue;
-    first_key = std::min(first_key, rows_.back().first);
-    last_key = std::max(last_key, rows_.back().last);
+    Row& row = rows_[static_cast<size_t>(r - first)];
+    job.MakeRow(r, row);
+    if (row.first >= row.last) continue;
+    first_key = std::min(first_key, row.first);
+    last_key = std::max(last_key, row.last);
   }
   if (first_key < last_key) {
     first_key_ = first_key, last_key_ = last_key;

@@ -27,7 +27,7 @@ struct HeadJob {
   int64_t tiles() const { return (key_values.length + kKeyTile - 1) / kKeyTile; }
   int64_t splits() const { return (key_values.length + kSplitKeys - 1) / kSplitKeys; }
   int64_t number(int64_t r) const { return picked == nullptr ? r : (*picked)[static_cast<size_t>(r)]; }
-  Row row(int64_t r) const;
+  void MakeRow(int64_t r, Row& row) const;
 };
 
 // picked: the rows of each job.

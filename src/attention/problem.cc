@@ -328,15 +328,14 @@ Problem MakeReadProblem(const ConstTensor& q, const ConstTensor& k, const ConstT
   return problem;
 }
 
-Row MakeRow(const Problem& problem, const Sequence& sequence, int64_t head, int64_t query) {
-  Row row;
+void MakeRow(const Problem& problem, const Sequence& sequence, int64_t head, int64_t query, Row& row) {
   const int64_t size = static_cast<int64_t>(SizeOf(problem.layout.q_dtype));
   row.batch = sequence.batch, row.head = head, row.query = query;
   row.position = query + sequence.offset;
   row.q = sequence.q + (head * problem.q.head + query * problem.q.row) * size;
   row.out = sequence.out + (head * problem.out.head + query * problem.out.row) * size;
   if (sequence.lse != nullptr) row.lse = sequence.lse + head * problem.lse.head + query * problem.lse.row;
-  if (query >= sequence.q_length) return row;  // past the length: blocked, no sink
+  if (query >= sequence.q_length) return;  // past the length: blocked, no sink
 
   row.last = sequence.kv_length;
   if (problem.causal != Causal::kNone) row.last = std::min(row.last, row.position + 1);
@@ -356,7 +355,6 @@ Row MakeRow(const Problem& problem, const Sequence& sequence, int64_t head, int6
         problem.slopes->data)[sequence.batch * problem.slopes->stride[0] + head * problem.slopes->stride[1]];
   }
   if (problem.sink) row.sink = static_cast<const float*>(problem.sink->data) + head * problem.sink->stride[0];
-  return row;
 }
 
 KeyValues MakeKeyValues(const Problem& problem, const Sequence& sequence, int64_t kv_head) {

@@ -87,7 +87,8 @@ void CheckLse(const std::string& name, const ConstTensor& lse, const AttentionOp
 // No two of its elements share memory, nor does it with the others.
 void CheckOutput(const std::string& name, const ConstTensor& output, const std::vector<NamedTensor>& others);
 
-Row MakeRow(const Problem& problem, const Sequence& sequence, int64_t head, int64_t query);
+// row: a new one. It is made where it stays: a copy would wait for the stores of its parts.
+void MakeRow(const Problem& problem, const Sequence& sequence, int64_t head, int64_t query, Row& row);
 KeyValues MakeKeyValues(const Problem& problem, const Sequence& sequence, int64_t kv_head);
 
 }  // namespace qkv

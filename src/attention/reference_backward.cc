@@ -53,7 +53,8 @@ class ReferenceHeads {
   const Layout& layout() const { return problem_.forward.layout; }
 
   void RunRow(int64_t query, int64_t n) {
-    const Row row = MakeRow(problem_.forward, sequence_, first_head() + n, query);
+    Row row;
+    MakeRow(problem_.forward, sequence_, first_head() + n, query, row);
     std::fill(dq_.begin(), dq_.end(), 0.0);
     ReferenceGradients to{dq_.data(), dk_.data(), dv_.data(), nullptr, 0, &dsink_[static_cast<size_t>(n)]};
     if (dbias_ != nullptr) {

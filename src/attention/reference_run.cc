@@ -50,7 +50,11 @@ class ReferenceHead {
         received_(static_cast<size_t>(sequence.kv_length)) {}
 
   void RunRows(int64_t first, int64_t last) {
-    for (int64_t i = first; i < std::min(last, sequence_.rows); ++i) RunRow(MakeRow(problem_, sequence_, head_, i));
+    for (int64_t i = first; i < std::min(last, sequence_.rows); ++i) {
+      Row row;
+      MakeRow(problem_, sequence_, head_, i, row);
+      RunRow(row);
+    }
   }
 
   void Finish() {

@@ -10,7 +10,6 @@
 #include "hwy/highway.h"
 #include "kernels/convert-inl.h"
 #include "kernels/math-inl.h"
-#include "kernels/round-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv {
@@ -64,9 +63,6 @@ struct GeluTanh {
     return hn::MulAdd(half, Tanh(tag, hn::Mul(cubic, x)), half);
   }
 };
-
-HWY_INLINE void StoreAs(VecF32 value, float* to) { hn::StoreU(value, F32(), to); }
-HWY_INLINE void StoreAs(VecF32 value, BFloat16* to) { StoreRounded(value, to); }
 
 template <class T, class F> HWY_INLINE void Apply(const F& f, T* x, int64_t count) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(F32()));

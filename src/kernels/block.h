@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "kernels/pack.h"
 #include "kernels/problem.h"
@@ -52,6 +53,12 @@ class Scratch {
   Sums split() { return {split_stats_.data(), split_stats_.data() + rows_, split_out_.data()}; }
   Sums total() { return {total_stats_.data(), total_stats_.data() + rows_, total_out_.data()}; }
   int64_t out_stride() const { return out_stride_; }
+
+  // What a split left is all there is so far.
+  void TakeSplitAsTotal() {
+    std::swap(split_stats_, total_stats_);
+    std::swap(split_out_, total_out_);
+  }
 
  private:
   int64_t rows_, out_stride_;

@@ -5,7 +5,7 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.h.
 #include "hwy/highway.h"
-#include "kernels/elementwise-inl.h"
+#include "kernels/convert-inl.h"
 #include "kernels/philox-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -20,6 +20,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 
 #include "hwy/highway.h"
@@ -166,15 +167,21 @@ void AddTile(const Block& block, const KeyTile& tile, Scratch& scratch) noexcept
     AddItems<RowSums::kForOutput, Products>(block, tile, scratch);
 }
 
-inline void CopyQuery(const Layout& layout, const void* from, BFloat16* to) {
+// A query, zeros past its last channel.
+HWY_INLINE void CopyQuery(const Layout& layout, const void* from, int64_t depth, BFloat16* to) {
   const auto* q = static_cast<const BFloat16*>(from);
-  if (layout.q_channel == 1)
-    std::copy_n(q, layout.d, to);
-  else
+  if (HWY_UNLIKELY(layout.q_channel != 1)) {
     for (int64_t c = 0; c < layout.d; ++c) to[c] = q[c * layout.q_channel];
+    std::fill(to + layout.d, to + depth, BFloat16{});
+    return;
+  }
+  for (int64_t c = 0; c < depth; c += kPairDepth) {
+    const auto real = static_cast<__mmask32>((uint64_t{1} << std::min(kPairDepth, layout.d - c)) - 1);
+    _mm512_storeu_si512(to + c, _mm512_maskz_loadu_epi16(real, q + c));
+  }
 }
 
-// A query as triples, scaled, parts `depth` elements apart, over zeros.
+// A query as triples, scaled, parts `depth` elements apart, zeros past its last channel.
 inline Values PackTripleQuery(const Layout& layout, const void* query, int64_t depth, BFloat16* to) {
   HWY_ALIGN float numbers[kStrip];
   const auto bytes = static_cast<int64_t>(SizeOf(layout.q_dtype)) * layout.q_channel;
@@ -199,10 +206,10 @@ Values PackQueries(const Block& block, BFloat16* to) {
   const int64_t depth = Depth(*block.layout);
   Values found = Values::kFinite;
   for (int64_t r = 0; r < PaddedWidth(block.count, 16); ++r, to += kParts * depth) {
-    std::fill_n(to, kParts * depth, BFloat16{});
-    if (r >= block.count) continue;
-    if constexpr (kParts == 1)
-      CopyQuery(*block.layout, block.rows[r].q, to);
+    if (r >= block.count)
+      std::fill_n(to, kParts * depth, BFloat16{});
+    else if constexpr (kParts == 1)
+      CopyQuery(*block.layout, block.rows[r].q, depth, to);
     else if (PackTripleQuery(*block.layout, block.rows[r].q, depth, to) != Values::kFinite)
       found = Values::kSomeNotFinite;
   }
@@ -262,6 +269,20 @@ HWY_INLINE float ExactSum(const float* sums) {
   return _mm512_reduce_add_ps(_mm512_loadu_ps(sums + 16));
 }
 
+// out = factor * from, which whole vectors hold. The rounding takes denormal numbers for zeros, as the products do.
+template <int64_t kParts>
+HWY_INLINE void StoreOut(float factor, const float* from, const Layout& layout, void* to) {
+  if (kParts > 1 || layout.out_channel != 1) return StoreRow(factor, from, layout, to);
+  const __m512 factors = _mm512_set1_ps(factor);
+  auto* out = static_cast<BFloat16*>(to);
+  for (int64_t c = 0; c < layout.dv; c += 16) {
+    const __m256bh rounded = _mm512_cvtneps_pbh(_mm512_mul_ps(_mm512_loadu_ps(from + c), factors));
+    __m256i bits;
+    std::memcpy(&bits, &rounded, sizeof(bits));
+    _mm256_mask_storeu_epi16(out + c, FirstOf16(std::min<int64_t>(16, layout.dv - c)), bits);
+  }
+}
+
 template <int64_t kParts>
 void Finish(const Block& block, const Sums& total, Scratch& scratch) noexcept {
   const PhaseTimer timer(Phase::kRows);
@@ -273,7 +294,7 @@ void Finish(const Block& block, const Sums& total, Scratch& scratch) noexcept {
     const bool blocked = total.max[r] == kBlocked;
     const float of_weights = _mm512_reduce_add_ps(_mm512_loadu_ps(out + channels));
     if (blocked) std::fill_n(out, channels, 0.0f);
-    StoreRow(blocked ? 1.0f : 1.0f / of_weights, out, layout, row.out);
+    StoreOut<kParts>(blocked ? 1.0f : 1.0f / of_weights, out, layout, row.out);
     if (layout.row_sums != RowSums::kExact) continue;
     // The output of a blocked row was never written.
     total.sum[r] = blocked ? 0.0f : ExactSum<kParts>(out + channels);

@@ -27,12 +27,12 @@ using I32 = hn::Rebind<int32_t, I16>;
 #else
 using I32 = hn::RepartitionToWide<I16>;
 #endif
-using FloatTag = hn::RebindToFloat<I32>;
+using BlockFloats = hn::RebindToFloat<I32>;
 using Integers = hn::Vec<I16>;
-using Floats = hn::Vec<FloatTag>;
+using Floats = hn::Vec<BlockFloats>;
 
 inline constexpr int kLanes = static_cast<int>(hn::MaxLanes(I16()));
-inline constexpr int kFloatLanes = static_cast<int>(hn::MaxLanes(FloatTag()));
+inline constexpr int kFloatLanes = static_cast<int>(hn::MaxLanes(BlockFloats()));
 inline constexpr int kParts = 32 / kLanes;  // vectors of a group
 
 struct Group {
@@ -76,7 +76,7 @@ HWY_INLINE Floats PairsAt(const uint8_t* block, int64_t step) {
   };
   auto pairs = hn::OddEven(at(1), at(0));
   if constexpr (kPairs == 4) pairs = hn::ConcatUpperLower(tag, hn::OddEven(at(3), at(2)), pairs);
-  return hn::PromoteTo(FloatTag(), hn::BitCast(hn::Rebind<hwy::float16_t, FloatTag>(), pairs));
+  return hn::PromoteTo(BlockFloats(), hn::BitCast(hn::Rebind<hwy::float16_t, BlockFloats>(), pairs));
 }
 #endif
 
@@ -94,14 +94,14 @@ HWY_INLINE hn::Vec<I32> AddProducts(Integers integers, const int16_t* q, hn::Vec
 // The first kFloatLanes integers, and the others where there are any.
 HWY_INLINE Floats LowFloats(Integers integers) {
 #if HWY_TARGET == HWY_SCALAR
-  return hn::ConvertTo(FloatTag(), hn::PromoteTo(I32(), integers));
+  return hn::ConvertTo(BlockFloats(), hn::PromoteTo(I32(), integers));
 #else
-  return hn::ConvertTo(FloatTag(), hn::PromoteTo(I32(), hn::LowerHalf(hn::Half<I16>(), integers)));
+  return hn::ConvertTo(BlockFloats(), hn::PromoteTo(I32(), hn::LowerHalf(hn::Half<I16>(), integers)));
 #endif
 }
 #if HWY_TARGET != HWY_SCALAR
 HWY_INLINE Floats HighFloats(Integers integers) {
-  return hn::ConvertTo(FloatTag(), hn::PromoteTo(I32(), hn::UpperHalf(hn::Half<I16>(), integers)));
+  return hn::ConvertTo(BlockFloats(), hn::PromoteTo(I32(), hn::UpperHalf(hn::Half<I16>(), integers)));
 }
 #endif
 

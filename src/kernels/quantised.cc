@@ -22,7 +22,7 @@ namespace {
 // ---- Dequantising
 
 HWY_INLINE void StoreFloats(Floats integers, float scale, const float* offset, float* out) {
-  const FloatTag tag;
+  const BlockFloats tag;
   Floats values = hn::Mul(integers, hn::Set(tag, scale));
   if (offset != nullptr) values = hn::Add(values, hn::Set(tag, *offset));
   hn::StoreU(values, tag, out);
@@ -62,7 +62,7 @@ void Dequantise(const uint8_t* from, int64_t blocks, DType dtype, void* out) {
 // ---- The vector
 
 void QuantiseGroup(const float* x, int16_t* q, VectorScale& to) {
-  const FloatTag tag;
+  const BlockFloats tag;
   Floats most = hn::Zero(tag);
   auto sound = hn::Eq(most, most);  // no NaN
   for (int64_t i = 0; i < kVectorGroup; i += kFloatLanes) {
@@ -75,7 +75,7 @@ void QuantiseGroup(const float* x, int16_t* q, VectorScale& to) {
   const bool finite = hn::AllTrue(tag, sound) && largest <= FLT_MAX;
   const bool used = finite && largest >= kVectorMost * FLT_MIN;
   const auto inverse = hn::Set(tag, used ? kVectorMost / largest : 0.0f);
-  const hn::Rebind<int16_t, FloatTag> narrow;
+  const hn::Rebind<int16_t, BlockFloats> narrow;
   auto sum = hn::Zero(I32());
   for (int64_t i = 0; i < kVectorGroup; i += kFloatLanes) {
     const Floats v = hn::LoadU(tag, x + i);
@@ -100,7 +100,7 @@ HWY_INLINE Floats PartialDot(const Group& group, const int16_t* q) {
   QKV_UNROLL for (int p = kFirst; p < kLast; ++p) {
     even = AddProducts(group.part[p], q + p * kLanes, even, odd);
   }
-  return hn::ConvertTo(FloatTag(), hn::Add(even, odd));
+  return hn::ConvertTo(BlockFloats(), hn::Add(even, odd));
 }
 
 // What rows need beside their integers, block by block: each group's scale times the vector's, and the sums of
@@ -120,7 +120,7 @@ class RowScales {
       }
     }
   }
-  HWY_INLINE Floats Scale(int r, int i) const { return hn::Set(FloatTag(), scales_[r].scale[i]); }
+  HWY_INLINE Floats Scale(int r, int i) const { return hn::Set(BlockFloats(), scales_[r].scale[i]); }
   HWY_INLINE float Offset(int r) const { return offsets_[r]; }
 
  private:
@@ -135,11 +135,11 @@ template <class Format, int kRows>
 requires(Format::kGroups == 1 && kRows % kPairs == 0) class RowScales<Format, kRows> {
  public:
   HWY_INLINE RowScales() {
-    for (int v = 0; v < kVectors; ++v) offsets_[v] = hn::Zero(FloatTag());
+    for (int v = 0; v < kVectors; ++v) offsets_[v] = hn::Zero(BlockFloats());
   }
   HWY_INLINE void Load(const uint8_t* block, int64_t row_bytes, const VectorScale* x) {
-    const FloatTag tag;
-    const hn::RepartitionToWide<hn::RebindToUnsigned<FloatTag>> pair;
+    const BlockFloats tag;
+    const hn::RepartitionToWide<hn::RebindToUnsigned<BlockFloats>> pair;
     const auto x_pairs = hn::BitCast(tag, hn::Set(pair, std::bit_cast<uint64_t>(*x)));
     QKV_UNROLL for (int v = 0; v < kVectors; ++v) {
       products_[v] = hn::Mul(PairsAt(block + v * kPairs * row_bytes, row_bytes), x_pairs);
@@ -147,7 +147,7 @@ requires(Format::kGroups == 1 && kRows % kPairs == 0) class RowScales<Format, kR
     }
   }
   HWY_INLINE Floats Scale(int r, int) const {
-    const auto index = hn::IndicesFromVec(FloatTag(), hn::Set(I32(), r % kPairs * 2));
+    const auto index = hn::IndicesFromVec(BlockFloats(), hn::Set(I32(), r % kPairs * 2));
     return hn::TableLookupLanes(products_[r / kPairs], index);
   }
   HWY_INLINE float Offset(int r) const {
@@ -191,7 +191,7 @@ HWY_INLINE void MultiplyRowsAtOnce(const uint8_t* row, int64_t row_bytes, int64_
                                    const VectorScale* x, float* out) {
   RowScales<Format, kRows> scales;
   Floats sum[kRows];
-  QKV_UNROLL for (int r = 0; r < kRows; ++r) sum[r] = hn::Zero(FloatTag());
+  QKV_UNROLL for (int r = 0; r < kRows; ++r) sum[r] = hn::Zero(BlockFloats());
   const uint8_t* reading = row;  // as if the rows were read one after the other
   for (int64_t b = 0; b < blocks; ++b, row += Format::kBytes, x += Format::kGroups) {
     Prefetch(reading, kRows * Format::kBytes);
@@ -202,7 +202,7 @@ HWY_INLINE void MultiplyRowsAtOnce(const uint8_t* row, int64_t row_bytes, int64_
     }
   }
   QKV_UNROLL for (int r = 0; r < kRows; ++r) {
-    out[r] = hn::GetLane(hn::SumOfLanes(FloatTag(), sum[r])) + (Format::kOffset ? scales.Offset(r) : 0.0f);
+    out[r] = hn::GetLane(hn::SumOfLanes(BlockFloats(), sum[r])) + (Format::kOffset ? scales.Offset(r) : 0.0f);
   }
 }
 

@@ -19,25 +19,17 @@ HWY_BEFORE_NAMESPACE();
 namespace qkv {
 namespace HWY_NAMESPACE {
 
-// out = factor * from, in the layout's type; uses `from` up.
-inline void StoreRow(float factor, float* from, const Layout& layout, void* to) {
-  const F32 tag;
+// out = factor * from, in the layout's type.
+inline void StoreRow(float factor, const float* from, const Layout& layout, void* to) {
   const int64_t dv = layout.dv;
-  if (layout.q_dtype == DType::kF32 && layout.out_channel == 1) {
-    const VecF32 f = hn::Set(tag, factor);
-    float* out = static_cast<float*>(to);
-    int64_t c = 0;
-    for (; c + Lanes() <= dv; c += Lanes()) hn::StoreU(hn::Mul(hn::LoadU(tag, from + c), f), tag, out + c);
-    for (; c < dv; ++c) out[c] = from[c] * factor;
+  if (layout.out_channel != 1) {
+    for (int64_t c = 0; c < dv; ++c) StoreDouble(from[c] * factor, to, layout.q_dtype, c * layout.out_channel);
     return;
   }
-  ScaleRow(factor, from, ValueWidth(dv));
-  if (layout.q_dtype == DType::kF16 && layout.out_channel == 1) {
-    ConvertFromFloat(from, dv, static_cast<Float16*>(to));
-  } else if (layout.q_dtype == DType::kBF16 && layout.out_channel == 1) {
-    ConvertFromFloat(from, dv, static_cast<BFloat16*>(to));
-  } else {
-    for (int64_t c = 0; c < dv; ++c) StoreDouble(from[c], to, layout.q_dtype, c * layout.out_channel);
+  switch (layout.q_dtype) {
+    case DType::kBF16: return StoreScaled(factor, from, dv, static_cast<BFloat16*>(to));
+    case DType::kF16: return StoreScaled(factor, from, dv, static_cast<Float16*>(to));
+    default: return StoreScaled(factor, from, dv, static_cast<float*>(to));
   }
 }
 
