@@ -10,6 +10,7 @@
 #include "layers/linear_backend.h"
 #include "layers/onednn.h"
 #include "layers/panels.h"
+#include "layers/task_runs.h"
 #include "qkv/error.h"
 #include "runtime/aligned.h"
 #include "runtime/cpu.h"
@@ -164,26 +165,16 @@ class OneDnnBackend : public LinearBackend {
       : inputs_(p.inputs),
         outputs_(p.outputs()),
         dtype_(p.dtype),
-        weight_(p, Cache().Get(Key(kUsualRows, Into::kOverwrite, p.biased(), p.dtype))->weight) {
-    if (p.biased()) {
-      bias_ = p.Bias();
-      bias_view_ = memory(BiasShape(outputs_), Cpu(), bias_.data());
-    }
+        bias_(p.biased() ? p.Bias() : AlignedBuffer<float>()),
+        weight_(p, Cache().Get(Key(kUsualRows, Into::kOverwrite, p.dtype, Threads()))->weight) {
+    if (p.biased()) bias_view_ = memory(BiasShape(outputs_), Cpu(), bias_.data());
     UsePanels();
   }
 
   void Run(ConstRows x, int64_t rows, Rows y, Into into) const override try {
     if (rows <= few_rows_) return MultiplyFew(x, rows, y, into);
-    const auto multiply = Cache().Get(Key(rows, into, bias_.size() > 0, y.dtype));
-    const ConstRows typed_x = Convert(x, rows * inputs_, dtype_);
-    std::unordered_map<int, memory> arguments{
-        {DNNL_ARG_SRC, memory(multiply->x, Cpu(), const_cast<void*>(typed_x.data))},
-        {DNNL_ARG_WEIGHTS, weight_.In(multiply->weight)},
-        {DNNL_ARG_DST, memory(multiply->y, Cpu(), y.data)},
-        {DNNL_ARG_SCRATCHPAD, memory(multiply->scratch, Cpu(), ThreadScratch(multiply->scratch.get_size()))}};
-    if (bias_.size() > 0) arguments.emplace(DNNL_ARG_BIAS, bias_view_);
-    multiply->primitive.execute(ThreadStream(), arguments);
-    ThreadStream().wait();
+    if (!on_tiles_) return MultiplyAtOnce(x, rows, y, into);
+    MultiplyOnTiles(x, rows, y, into);
   } catch (const dnnl::error& error) {
     Rethrow(error, "multiply of (" + std::to_string(rows) + ", " + std::to_string(inputs_) + ") by (" +
                        std::to_string(inputs_) + ", " + std::to_string(outputs_) + ")");
@@ -199,6 +190,18 @@ class OneDnnBackend : public LinearBackend {
   static constexpr int64_t kFewRows = 64, kFewPairRows = 32, kFewPairRowsOfLarge = kPairPanelRows;
   static constexpr int64_t kLargeWeight = int64_t{4} << 20;  // bytes
 
+  // On tiles one in four numbers of rows takes oneDNN 2 to 14 times as long as its neighbours: those that cut into equal
+  // blocks of 51 to 63 rows, it seems. Multiples of 64 are fast, and on one thread whole tiles up to kMostPartRows.
+  static constexpr int64_t kTileRows = 16, kBlockRows = 64;
+  // A part reads the whole weight, so it is large; but two thirds of what is left of a thread's share at most, since
+  // others can take over only what has not begun. Shares of fewer rows than three blocks leave too little for that.
+  static constexpr int64_t kMostPartRows = 256, kLeastShare = 3 * kBlockRows;
+  static int64_t PartRows(int64_t rows_left) {
+    int64_t rows = kMostPartRows;
+    while (rows > kBlockRows && 3 * rows > 2 * rows_left) rows /= 2;
+    return std::min(rows, rows_left);
+  }
+
   void UsePanels() {
     const Isa isa = ChosenIsa();
     const PanelKernel kernel = ChosenPanelKernel();
@@ -210,6 +213,7 @@ class OneDnnBackend : public LinearBackend {
       const auto* packed = static_cast<const BFloat16*>(weight_.data());
       pairs_ = {packed, bias_.data(), inputs_, outputs_, PairPanelKernelFor(isa)};
       few_rows_ = inputs_ * outputs_ * int64_t{sizeof(BFloat16)} < kLargeWeight ? kFewPairRows : kFewPairRowsOfLarge;
+      on_tiles_ = isa == Isa::kAmx;
     }
   }
 
@@ -218,16 +222,73 @@ class OneDnnBackend : public LinearBackend {
     MultiplyPanels(panels_, x, rows, y, into);
   }
 
-  MultiplyKey Key(int64_t rows, Into into, bool biased, DType y_dtype) const {
-    return {rows, inputs_, outputs_, into, biased, dtype_, y_dtype, Threads()};
+  void MultiplyOnTiles(ConstRows x, int64_t rows, Rows y, Into into) const {
+    const bool divided = rows >= kLeastShare * Threads();
+    const int64_t whole = rows - rows % (divided ? kTileRows : kBlockRows);
+    if (whole < rows && rows <= kPairPanelRows) return MultiplyFew(x, rows, y, into);
+    if (divided) MultiplyInParts(x, whole, y, into);
+    if (!divided) MultiplyAtOnce(x, whole, y, into);
+    if (whole < rows) MultiplyFew(x.From(whole * inputs_), rows - whole, y.From(whole * outputs_), into);
+  }
+
+  // oneDNN gives every thread the same share.
+  void MultiplyAtOnce(ConstRows x, int64_t rows, Rows y, Into into) const {
+    const auto multiply = Cache().Get(Key(rows, into, y.dtype, Threads()));
+    Execute(*multiply, Convert(x, rows * inputs_, dtype_), y);
+  }
+
+  // Rows that one thread multiplies.
+  struct Part {
+    int64_t first;
+    std::shared_ptr<const Multiply> multiply;
+  };
+
+  // Every thread has the same share, in parts that others take over when they are through with theirs: of two
+  // processors that share tiles with strangers, one may have half the other's speed. rows: whole tiles.
+  void MultiplyInParts(ConstRows x, int64_t rows, Rows y, Into into) const {
+    const int threads = Threads();
+    const ConstRows typed_x = Convert(x, rows * inputs_, dtype_);
+    const OneThread one;
+    std::vector<Part> parts;
+    TaskRuns runs(threads);
+    for (int thread = 0; thread < threads; ++thread) {
+      const auto begin = static_cast<uint32_t>(parts.size());
+      const int64_t tiles = rows / kTileRows, last = tiles * (thread + 1) / threads * kTileRows;
+      for (int64_t first = tiles * thread / threads * kTileRows, count = 0; first < last; first += count) {
+        count = PartRows(last - first);
+        parts.push_back({first, Cache().Get(Key(count, into, y.dtype, 1))});
+      }
+      runs.Set(thread, begin, static_cast<uint32_t>(parts.size()));
+    }
+    const auto multiply = [&](int64_t, int thread) {
+      const Part& part = parts[runs.Take(thread)];
+      Execute(*part.multiply, typed_x.From(part.first * inputs_), y.From(part.first * outputs_));
+    };
+    ParallelFor(static_cast<int64_t>(parts.size()), multiply, {}, threads);
+  }
+
+  void Execute(const Multiply& multiply, ConstRows x, Rows y) const {
+    std::unordered_map<int, memory> arguments{
+        {DNNL_ARG_SRC, memory(multiply.x, Cpu(), const_cast<void*>(x.data))},
+        {DNNL_ARG_WEIGHTS, weight_.In(multiply.weight)},
+        {DNNL_ARG_DST, memory(multiply.y, Cpu(), y.data)},
+        {DNNL_ARG_SCRATCHPAD, memory(multiply.scratch, Cpu(), ThreadScratch(multiply.scratch.get_size()))}};
+    if (bias_.size() > 0) arguments.emplace(DNNL_ARG_BIAS, bias_view_);
+    multiply.primitive.execute(ThreadStream(), arguments);
+    ThreadStream().wait();
+  }
+
+  MultiplyKey Key(int64_t rows, Into into, DType y_dtype, int threads) const {
+    return {rows, inputs_, outputs_, into, bias_.size() > 0, dtype_, y_dtype, threads};
   }
 
   int64_t inputs_, outputs_;
   DType dtype_;
-  PackedWeight weight_;
   AlignedBuffer<float> bias_;
+  PackedWeight weight_;
   memory bias_view_;
-  int64_t few_rows_ = 0;  // up to so many are multiplied by our tiles, over the same weight: one of these
+  bool on_tiles_ = false;  // AMX's
+  int64_t few_rows_ = 0;   // up to so many are multiplied by our tiles, over the same weight: one of these
   Panels<float> panels_;
   PairPanels pairs_;
 };

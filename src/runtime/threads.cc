@@ -72,6 +72,13 @@ void SetThreads(int count) {
   g_threads.store(count, std::memory_order_relaxed);
 }
 
+OneThread::OneThread() {
+  Threads();  // else the next call might undo it
+  omp_set_num_threads(1);
+}
+
+OneThread::~OneThread() { omp_set_num_threads(Threads()); }
+
 void ParallelFor(int64_t tasks, const std::function<void(int64_t, int)>& body, const Progress& progress,
                  int threads) {
   const int team = static_cast<int>(std::min<int64_t>(std::min(threads, Threads()), tasks));

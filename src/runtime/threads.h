@@ -14,6 +14,15 @@ namespace qkv {
 int Threads();
 void SetThreads(int count);  // Error{kInvalidArgument} when count < 1
 
+// While it lives, OpenMP code of others that the calling thread runs uses one thread.
+class OneThread {
+ public:
+  OneThread();
+  ~OneThread();
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+};
+
 // Runs body(task, thread) for each task in [0, tasks), each once, in any order; thread is in [0, Threads()).
 // Tasks are handed out one by one, lowest first, so put the long ones first. If body throws, no more tasks are handed
 // out and the first exception is thrown here.

@@ -147,22 +147,24 @@ std::vector<float> Widened(const std::vector<BFloat16>& values) {
 }
 
 // Every pair of types of x and y. x holds bfloat16 values in either type, so it does not matter who rounds it.
-void CheckBFloat16(Backend make, const Case& c) {
+void CheckBFloat16(Backend make, const Case& c, const float* bias) {
   SCOPED_TRACE(testing::Message() << c.rows << " x " << c.inputs << " -> " << c.outputs);
-  const std::vector<float> weight = Noise(1, c.outputs * c.inputs), bias = Noise(2, c.outputs);
+  const std::vector<float> weight = Noise(1, c.outputs * c.inputs);
   const std::vector<BFloat16> x16 = Rounded(Noise(3, c.rows * c.inputs));
   const std::vector<BFloat16> residual = Rounded(Noise(4, c.rows * c.outputs));
   const std::vector<float> x = Widened(x16), rounded_weight = Widened(Rounded(weight));
-  const Matrix p{weight.data(), bias.data(), c.inputs, c.outputs, DType::kBF16};
-  Matrix rounded = p;
-  rounded.weight = rounded_weight.data();
-  const auto backend = Make(make, p);
-  const auto check = [&](const std::vector<float>& y, bool added, double epsilon) {
+  const auto backend = Make(make, {weight.data(), bias, c.inputs, c.outputs, DType::kBF16});
+  const Matrix rounded{rounded_weight.data(), bias, c.inputs, c.outputs};
+  std::vector<Value> values(residual.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto at = static_cast<int64_t>(i);
+    values[i] = Expected(rounded, x.data() + at / c.outputs * c.inputs, at % c.outputs);
+  }
+  const auto check = [&](const std::vector<float>& y, Into into, double epsilon) {
     for (size_t i = 0; i < y.size(); ++i) {
-      const auto at = static_cast<int64_t>(i);
-      const auto [value, tolerance] = Expected(rounded, x.data() + at / c.outputs * c.inputs, at % c.outputs);
-      const double expected = value + (added ? ToFloat(residual[i]) : 0.0f);
-      ASSERT_NEAR(y[i], expected, tolerance + (epsilon + test::Epsilon(DType::kF32)) * std::fabs(expected)) << "element " << i;
+      const double expected = values[i].value + (into == Into::kAdd ? ToFloat(residual[i]) : 0.0f);
+      const double rounding = (epsilon + test::Epsilon(DType::kF32)) * std::fabs(expected);
+      ASSERT_NEAR(y[i], expected, values[i].tolerance + rounding) << "element " << i;
     }
   };
   for (const ConstRows& from : {ConstRows(x.data()), ConstRows(x16.data())}) {
@@ -171,11 +173,13 @@ void CheckBFloat16(Backend make, const Case& c) {
       std::vector<BFloat16> y16 = residual;
       backend->Run(from, c.rows, y.data(), into);
       backend->Run(from, c.rows, y16.data(), into);
-      check(y, into == Into::kAdd, 0);
-      check(Widened(y16), into == Into::kAdd, test::Epsilon(DType::kBF16) / 2);
+      check(y, into, 0);
+      check(Widened(y16), into, test::Epsilon(DType::kBF16) / 2);
     }
   }
 }
+
+void CheckBFloat16(Backend make, const Case& c) { CheckBFloat16(make, c, Noise(2, c.outputs).data()); }
 
 // With few rows on the project's own tiles, with the instructions of either set.
 TEST(OneDnn, MultipliesInBFloat16WhereTheMachineCan) {
@@ -213,6 +217,50 @@ TEST(OneDnn, GivesFewRowsOfBFloat16TheSameBitsForAnyThreadsAndRows) {
       backend->Run(x.data(), rows, y.data(), Into::kOverwrite);
       EXPECT_TRUE(std::equal(y.begin(), y.end(), all.begin())) << rows << " rows, " << threads << " threads";
     }
+  }
+  SetThreads(before);
+}
+
+// Around the numbers of rows from which a multiply is our tiles', oneDNN's at once or in parts, or two of them.
+constexpr auto kTurns = std::to_array<int64_t>(
+    {63, 64, 65, 95, 96, 97, 127, 128, 129, 191, 192, 193, 383, 384, 385, 575, 576, 577, 700});
+
+TEST(OneDnn, MultipliesManyRowsInBFloat16InPartsAndAtOnce) {
+  if (!OneDnnRunsBFloat16()) GTEST_SKIP() << "no instructions for bfloat16 here";
+  const int before = Threads();
+  for (int threads : {2, 5}) {
+    SetThreads(threads);
+    for (int64_t rows : kTurns) {
+      CheckBFloat16(MakeOneDnnBackend, {rows, 70, 130});
+      CheckBFloat16(MakeOneDnnBackend, {rows, 64, 64}, /*bias=*/nullptr);
+    }
+  }
+  SetThreads(before);
+}
+
+// Nor do a row's bits depend on the rows beside it. With more inputs oneDNN may add several sums.
+TEST(OneDnn, GivesManyRowsOfBFloat16OnTilesTheSameBitsForAnyThreadsAndRows) {
+  if (!OneDnnRunsBFloat16() || ChosenIsa() != Isa::kAmx) GTEST_SKIP() << "no tiles here";
+  constexpr int64_t kInputs = 1000, kOutputs = 200, kRows = 1100;
+  const int before = Threads();
+  const std::vector<float> weight = Noise(1, kInputs * kOutputs), bias = Noise(2, kOutputs);
+  const std::vector<BFloat16> x = Rounded(Noise(3, kRows * kInputs));
+  const std::vector<float> residual = Noise(4, kRows * kOutputs);
+  const auto backend = Make(MakeOneDnnBackend, {weight.data(), bias.data(), kInputs, kOutputs, DType::kBF16});
+  const auto run = [&](int64_t rows) {
+    std::vector<float> y(residual.begin(), residual.begin() + rows * kOutputs);
+    backend->Run(x.data(), rows, y.data(), Into::kAdd);
+    return y;
+  };
+  SetThreads(1);
+  const std::vector<float> all = run(kRows);
+  for (int threads : {1, 2, 3, 5}) {
+    SetThreads(threads);
+    for (int64_t rows : kTurns) {
+      const std::vector<float> y = run(rows);
+      EXPECT_TRUE(std::equal(y.begin(), y.end(), all.begin())) << rows << " rows, " << threads << " threads";
+    }
+    EXPECT_EQ(run(kRows), all) << threads << " threads";
   }
   SetThreads(before);
 }
@@ -317,12 +365,13 @@ TEST(Linear, NoRowsWriteNothing) {
   Linear(4, LinearPart{weight.data(), nullptr, 4}).Forward(ConstRows(x.data()), 0, Rows(x.data()));
 }
 
-TEST(Linear, ServesManyThreadsAtOnce) {
+// With up to 40 and, in parts, up to 400 rows.
+void ServeManyThreadsAtOnce(DType dtype, int64_t step) {
   constexpr int64_t kInputs = 64, kOutputs = 96;
-  const std::vector<float> weight = Noise(1, kInputs * kOutputs), x = Noise(2, 40 * kInputs);
-  const Linear linear(kInputs, LinearPart{weight.data(), nullptr, kOutputs}, Activation::kGeluErf);
+  const std::vector<float> weight = Noise(1, kInputs * kOutputs), x = Noise(2, 40 * step * kInputs);
+  const Linear linear(kInputs, LinearPart{weight.data(), nullptr, kOutputs}, Activation::kGeluErf, dtype);
   std::vector<std::vector<float>> expected;
-  for (int64_t rows = 1; rows <= 40; ++rows) {
+  for (int64_t rows = step; rows <= 40 * step; rows += step) {
     linear.Forward(x.data(), rows, expected.emplace_back(static_cast<size_t>(rows * kOutputs)).data());
   }
   std::vector<std::thread> threads;
@@ -330,15 +379,20 @@ TEST(Linear, ServesManyThreadsAtOnce) {
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       for (int64_t i = 0; i < 80; ++i) {
-        const int64_t rows = (i * 7 + t * 11) % 40 + 1;
-        std::vector<float> y(static_cast<size_t>(rows * kOutputs));
-        linear.Forward(x.data(), rows, y.data());
-        wrong += y != expected[static_cast<size_t>(rows - 1)];
+        const int64_t n = (i * 7 + t * 11) % 40;
+        std::vector<float> y(static_cast<size_t>((n + 1) * step * kOutputs));
+        linear.Forward(x.data(), (n + 1) * step, y.data());
+        wrong += y != expected[static_cast<size_t>(n)];
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(wrong, 0) << NameOf(dtype);
+}
+
+TEST(Linear, ServesManyThreadsAtOnce) {
+  ServeManyThreadsAtOnce(DType::kF32, 1);
+  ServeManyThreadsAtOnce(DType::kBF16, 10);
 }
 
 // Scratch memory and the division of the work follow the number of threads at each call.

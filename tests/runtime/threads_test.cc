@@ -1,6 +1,7 @@
 #include "runtime/threads.h"
 
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include <atomic>
 #include <chrono>
@@ -44,6 +45,22 @@ TEST_P(ThreadsTest, OneThreadNumberIsUsedByOneThreadAtATime) {
     --busy[static_cast<size_t>(thread)];
   });
   EXPECT_EQ(shared, 0);
+}
+
+TEST_P(ThreadsTest, OneThreadLimitsOpenMpCodeOfTheCallerOnly) {
+  {
+    const OneThread one;
+    EXPECT_EQ(omp_get_max_threads(), 1);
+    std::thread([] {
+      EXPECT_EQ(Threads(), GetParam());
+      EXPECT_EQ(omp_get_max_threads(), GetParam());
+    }).join();
+    std::atomic<int> team{0};
+    ParallelFor(GetParam(), [&](int64_t, int) { team = omp_get_num_threads(); });
+    EXPECT_EQ(team, GetParam());
+    EXPECT_EQ(omp_get_max_threads(), 1);
+  }
+  EXPECT_EQ(omp_get_max_threads(), GetParam());
 }
 
 TEST_P(ThreadsTest, ReportsProgressFromTheCallingThread) {
