@@ -36,6 +36,19 @@ using test::GuardedBuffer;
 using test::Noise;
 using Backend = std::unique_ptr<const LinearBackend> (*)(const LinearParameters&);
 
+// oneDNN keeps to the instruction set of its first use, which comes before another one is forced.
+template <class Body>
+void OnEachInstructionSet(const Body& body) {
+  OneDnnRuns();
+  const Isa chosen = ChosenIsa();
+  for (const Isa isa : SupportedIsas()) {
+    SCOPED_TRACE(NameOf(isa));
+    ForceIsa(isa);
+    body(isa);
+  }
+  ForceIsa(chosen);
+}
+
 // A single matrix.
 struct Matrix {
   const float* weight;
@@ -112,26 +125,19 @@ TEST(OneDnn, MultipliesAsTheFormulaSays) {
 
 // It is several times as fast as the tiles there, which widen to float32.
 TEST(OneDnn, MultipliesBFloat16WhereThereAreInstructionsForIt) {
-  const Isa chosen = ChosenIsa();
-  for (Isa isa : SupportedIsas()) {
-    ForceIsa(isa);
+  OnEachInstructionSet([](Isa isa) {
     const bool has_instructions = isa == Isa::kAvx512Bf16 || isa == Isa::kAmx;
-    EXPECT_EQ(OneDnnRunsBFloat16(), has_instructions && OneDnnRuns()) << NameOf(isa);
-  }
-  ForceIsa(chosen);
+    EXPECT_EQ(OneDnnRunsBFloat16(), has_instructions && OneDnnRuns());
+  });
 }
 
 TEST(Tiles, MultiplyAsTheFormulaSaysOnEveryInstructionSet) {
-  const Isa chosen = ChosenIsa();
-  for (Isa isa : SupportedIsas()) {
-    SCOPED_TRACE(NameOf(isa));
-    ForceIsa(isa);
+  OnEachInstructionSet([](Isa) {
     for (const Case& c : Cases()) {
       Check(MakeTileBackend, c, Edge::kEnd);
       Check(MakeTileBackend, c, Edge::kBegin);
     }
-  }
-  ForceIsa(chosen);
+  });
 }
 
 std::vector<BFloat16> Rounded(const std::vector<float>& values) {
@@ -184,14 +190,10 @@ void CheckBFloat16(Backend make, const Case& c) { CheckBFloat16(make, c, Noise(2
 // With few rows on the project's own tiles, with the instructions of either set.
 TEST(OneDnn, MultipliesInBFloat16WhereTheMachineCan) {
   if (!OneDnnRunsBFloat16()) GTEST_SKIP() << "no instructions for bfloat16 here";
-  const Isa chosen = ChosenIsa();
-  for (Isa isa : SupportedIsas()) {
-    ForceIsa(isa);
-    if (!OneDnnRunsBFloat16()) continue;
-    SCOPED_TRACE(NameOf(isa));
+  OnEachInstructionSet([](Isa) {
+    if (!OneDnnRunsBFloat16()) return;
     for (const Case& c : Cases()) CheckBFloat16(MakeOneDnnBackend, c);
-  }
-  ForceIsa(chosen);
+  });
 }
 
 // A weight of 4 MiB, of which up to 96 rows are few.
@@ -266,22 +268,15 @@ TEST(OneDnn, GivesManyRowsOfBFloat16OnTilesTheSameBitsForAnyThreadsAndRows) {
 }
 
 TEST(Tiles, KeepBFloat16AndMultiplyFloat32OnEveryInstructionSet) {
-  const Isa chosen = ChosenIsa();
-  for (Isa isa : SupportedIsas()) {
-    SCOPED_TRACE(NameOf(isa));
-    ForceIsa(isa);
+  OnEachInstructionSet([](Isa) {
     for (const Case& c : Cases()) CheckBFloat16(MakeTileBackend, c);
-  }
-  ForceIsa(chosen);
+  });
 }
 
 TEST(Linear, RunsInBFloat16Everywhere) {
-  const Isa chosen = ChosenIsa();
   constexpr int64_t kInputs = 70, kOutputs = 50, kRows = 9;
   const std::vector<float> weight = Noise(1, kInputs * kOutputs), x = Widened(Rounded(Noise(2, kRows * kInputs)));
-  for (Isa isa : SupportedIsas()) {
-    SCOPED_TRACE(NameOf(isa));
-    ForceIsa(isa);
+  OnEachInstructionSet([&](Isa) {
     const Linear linear(kInputs, LinearPart{weight.data(), nullptr, kOutputs}, Activation::kNone, DType::kBF16);
     EXPECT_EQ(linear.dtype(), DType::kBF16);
     std::vector<float> y(kRows * kOutputs);
@@ -292,8 +287,7 @@ TEST(Linear, RunsInBFloat16Everywhere) {
       const auto [value, tolerance] = Expected(p, x.data() + i / kOutputs * kInputs, i % kOutputs);
       ASSERT_NEAR(y[static_cast<size_t>(i)], value, tolerance) << "element " << i;
     }
-  }
-  ForceIsa(chosen);
+  });
 }
 
 // Three parts packed without a copy of them all: multiples of a layout's block, and not.
