@@ -7,7 +7,6 @@
 #include "attention/forward.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <iterator>
 #include <memory>
@@ -39,8 +38,8 @@ struct Worker {
 
 LeastForTriples g_least;
 
-// Whether a call takes triples. Scores that rise along the keys want new bases again and again, and dropout does: each time they are
-// made twice.
+// Whether a call takes triples. Scores that rise along the keys want new bases again and again, and dropout does:
+// each time they are made twice.
 bool TakesTriples(const Problem& problem) {
   const ScoreRules& rules = problem.rules;
   const bool plain = !rules.has_mask && !rules.has_bias && !rules.has_alibi && !rules.dropout;
@@ -373,8 +372,8 @@ class Forward {
 
   const Problem& problem_;
   std::vector<HeadJob> jobs_;
-  std::vector<std::atomic<bool>> unfit_;            // a job's queries
-  std::vector<std::vector<int64_t>> odd_keys_;      // a job's, ascending
+  std::vector<std::atomic<bool>> unfit_;        // a job's queries
+  std::vector<std::vector<int64_t>> odd_keys_;  // a job's, ascending
   Numbers numbers_;
   RowStatistics* statistics_;
   const Progress& progress_;
