@@ -129,8 +129,8 @@ class Forward {
       RunWaves();
   }
 
-  // What was made, and what is still to be: heads whose queries have numbers that triples do not stand for, and other heads'
-  // rows that see keys or values which do. What a key holds that a row does not see decides nothing of the row's.
+  // What was made, and what is still to be: heads whose queries have numbers that triples do not stand for, and other
+  // heads' rows that see keys or values which do. What a key holds that a row does not see decides nothing of the row's.
   struct Outcome {
     std::vector<HeadJob> made, unfit;
   };
@@ -182,16 +182,16 @@ class Forward {
       else
         kernels_.merge(rows.block(), scratch.split(), scratch);
     }
-    Finish(rows, scratch.total(), scratch);
+    Finish(rows, scratch);
   }
 
-  void Finish(const BlockRows& rows, const Sums& total, Scratch& scratch) const {
-    kernels_.finish(rows.block(), total, scratch);
-    if (statistics_ != nullptr) {
-      for (size_t r = 0; r < rows.rows().size(); ++r) {
-        statistics_->max(rows.rows()[r]) = total.max[r];
-        statistics_->sum(rows.rows()[r]) = total.sum[r];
-      }
+  void Finish(const BlockRows& rows, Scratch& scratch) const {
+    kernels_.finish(rows.block(), scratch);
+    if (statistics_ == nullptr) return;
+    const Sums total = scratch.total();
+    for (size_t r = 0; r < rows.rows().size(); ++r) {
+      statistics_->max(rows.rows()[r]) = total.max[r];
+      statistics_->sum(rows.rows()[r]) = total.sum[r];
     }
   }
 
@@ -328,7 +328,7 @@ class Forward {
             const Task& task = tasks[static_cast<size_t>(first_task[static_cast<size_t>(j)] + split)];
             kernels_.merge(rows.block(), SumsAt(kept.data() + task.sums, job(j).rows), scratch);
           }
-          Finish(rows, scratch.total(), scratch);
+          Finish(rows, scratch);
         },
         progress_, threads_);
   }
@@ -406,10 +406,9 @@ void SetLeastForTriples(LeastForTriples least) { g_least = least; }
 
 std::vector<NumberedJobs> RunForward(const Problem& problem, const std::vector<HeadJob>& jobs,
                                      RowStatistics* statistics, const Progress& progress) {
-  std::vector<NumberedJobs> all;
-  for (const Numbers numbers : {Numbers::kTriples, Numbers::kPairs, Numbers::kFloats}) all.push_back({numbers, {}});
+  std::vector<NumberedJobs> all = {{Numbers::kTriples, {}}, {Numbers::kPairs, {}}, {Numbers::kFloats, {}}};
   const auto jobs_of = [&](Numbers numbers) -> std::vector<HeadJob>& {
-    return std::find_if(all.begin(), all.end(), [&](const NumberedJobs& of) { return of.numbers == numbers; })->jobs;
+    return all[static_cast<size_t>(numbers)].jobs;
   };
   for (const HeadJob& job : jobs) jobs_of(NumbersOf(job)).push_back(job);
   for (NumberedJobs& these : all) {
@@ -418,7 +417,7 @@ std::vector<NumberedJobs> RunForward(const Problem& problem, const std::vector<H
     forward.Run();
     auto [made, unfit] = forward.Split();
     these.jobs = std::move(made);
-    std::move(unfit.begin(), unfit.end(), std::back_inserter(jobs_of(Numbers::kFloats)));  // those come last
+    std::move(unfit.begin(), unfit.end(), std::back_inserter(jobs_of(Numbers::kFloats)));
   }
   return all;
 }

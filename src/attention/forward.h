@@ -33,8 +33,8 @@ struct LeastForTriples {
 };
 void SetLeastForTriples(LeastForTriples least);  // for tests, which try them on small calls
 
-// What numbers are multiplied as.
-enum class Numbers { kFloats, kPairs, kTriples };
+// What numbers are multiplied as. float32 comes last: it takes what others cannot.
+enum class Numbers { kTriples, kPairs, kFloats };
 
 struct NumberedJobs {
   Numbers numbers;
@@ -42,7 +42,7 @@ struct NumberedJobs {
 };
 
 // Writes out and lse. statistics, where given, is filled in. Returns how each row was made.
-std::vector<NumberedJobs> RunForward(const Problem& problem, const std::vector<HeadJob>& jobs, RowStatistics* statistics,
-                const Progress& progress);
+std::vector<NumberedJobs> RunForward(const Problem& problem, const std::vector<HeadJob>& jobs,
+                                     RowStatistics* statistics, const Progress& progress);
 
 }  // namespace qkv

@@ -193,7 +193,8 @@ void CaptureChosenRows(const Problem& problem, const CaptureRequest& request, co
   }
   const std::vector<HeadJob> jobs = MakeJobs(staged, std::move(rows));
   const RowValues values = request.row_kind == RowKind::kWeights ? RowValues::kWeights : RowValues::kScores;
-  CaptureRun(staged, Numbers::kFloats, jobs, 0).Run(values, progress, [&](int64_t, int64_t, int64_t number, const Row& row) {
+  CaptureRun run(staged, Numbers::kFloats, jobs, 0);
+  run.Run(values, progress, [&](int64_t, int64_t, int64_t number, const Row& row) {
     return layout.ForChosen(row, chosen[static_cast<size_t>(number / problem.group())].second);
   });
 }

@@ -1,6 +1,5 @@
 #include "kernels/activation.h"
 
-#include <algorithm>
 #include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
@@ -65,14 +64,9 @@ struct GeluTanh {
 };
 
 template <class T, class F> HWY_INLINE void Apply(const F& f, T* x, int64_t count) {
-  const auto lanes = static_cast<int64_t>(hn::Lanes(F32()));
   int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) StoreAs(f(LoadAsFloat(x + i)), x + i);
-  if (i == count) return;
-  T rest[hn::MaxLanes(F32())] = {};
-  std::copy(x + i, x + count, rest);
-  StoreAs(f(LoadAsFloat(rest)), rest);
-  std::copy(rest, rest + (count - i), x + i);
+  for (; i + FloatLanes() <= count; i += FloatLanes()) StoreAs(f(LoadAsFloat(x + i)), x + i);
+  if (i < count) StoreFirst(f(LoadFirst(x + i, count - i)), x + i, count - i);
 }
 
 template <class T> void Run(Activation activation, T* x, int64_t count) {

@@ -76,9 +76,8 @@ struct ForwardKernels {
   // The same, with keys and values read where they lie: for blocks of at most kStreamedRows rows.
   void (*stream_tile)(const Block& block, int64_t tile_first, Scratch& scratch) noexcept;
   void (*merge)(const Block& block, const Sums& from, Scratch& scratch) noexcept;
-  // Writes out and lse from a block's sums over all keys, and uses up their `out`. After it, max and sum are what
-  // capture takes.
-  void (*finish)(const Block& block, const Sums& total, Scratch& scratch) noexcept;
+  // Writes out and lse from the total, and uses up its `out`. After it, max and sum are what capture takes.
+  void (*finish)(const Block& block, Scratch& scratch) noexcept;
   int64_t row_group;  // rows that are multiplied together: blocks are whole groups
 };
 

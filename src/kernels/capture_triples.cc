@@ -21,8 +21,7 @@ namespace HWY_NAMESPACE {
 namespace {
 
 ScratchSizes SizesOf(int64_t rows, const Layout& layout) noexcept {
-  const int64_t whole = PaddedWidth(rows, kPairGroupRows);
-  return {0, whole * Depth(layout) * kTripleParts / 2, whole * kScoreStride, 0, 0};
+  return {0, QueryFloats<kTripleParts>(rows, layout), PaddedWidth(rows, kPairGroupRows) * kScoreStride, 0, 0};
 }
 
 void Begin(const Block& block, Scratch& scratch) noexcept {

@@ -148,8 +148,9 @@ void Merge(const Block& block, const Sums& from, Scratch& scratch) noexcept {
   }
 }
 
-void Finish(const Block& block, const Sums& total, Scratch& scratch) noexcept {
+void Finish(const Block& block, Scratch& scratch) noexcept {
   const PhaseTimer timer(Phase::kRows);
+  const Sums total = scratch.total();
   const int64_t stride = scratch.out_stride(), width = ValueWidth(block.layout->dv);
   for (int64_t r = 0; r < block.count; ++r) {
     const Row& row = block.rows[r];

@@ -54,7 +54,7 @@ struct Streamed {
 ScratchSizes SizesOf(int64_t rows, const Layout& layout) noexcept {
   const int64_t whole = PaddedWidth(rows, kPairGroupRows);
   const int64_t streamed = rows <= kStreamedRows ? Streamed(layout, nullptr).floats : 0;
-  return {whole, whole * Depth(layout) / 2, Parts<1>::kFloats, OutStride(layout), streamed};
+  return {whole, QueryFloats<1>(rows, layout), Parts<1>::kFloats, OutStride(layout), streamed};
 }
 
 // Scores (16 keys, 16 rows) into rows kScores apart.
@@ -219,8 +219,8 @@ void StreamTile(const Block& block, int64_t tile_first, Scratch& scratch) noexce
 
 template <class Products>
 ForwardKernels Table() {
-  return {&SizesOf, &Begin<1>, &BeginSplit, &AddTile<Products>, &StreamTile<Products>,
-          &Merge,   &Finish<1>,   kPairGroupRows};
+  return {&SizesOf, &Begin<1>,  &BeginSplit,   &AddTile<Products>, &StreamTile<Products>,
+          &Merge,   &Finish<1>, kPairGroupRows};
 }
 
 }  // namespace

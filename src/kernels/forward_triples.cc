@@ -18,15 +18,15 @@ namespace HWY_NAMESPACE {
 namespace {
 
 ScratchSizes SizesOf(int64_t rows, const Layout& layout) noexcept {
-  const int64_t whole = PaddedWidth(rows, kPairGroupRows);
-  return {whole, whole * Depth(layout) * kTripleParts / 2, Parts<kTripleParts>::kFloats, OutStride(layout), 0};
+  return {PaddedWidth(rows, kPairGroupRows), QueryFloats<kTripleParts>(rows, layout), Parts<kTripleParts>::kFloats,
+          OutStride(layout), 0};
 }
 
 }  // namespace
 
 ForwardKernels TripleTable() {
-  return {&SizesOf, &Begin<kTripleParts>, &BeginSplit, &AddTile<TripleProducts>, nullptr, &Merge, &Finish<kTripleParts>,
-          kPairGroupRows};
+  return {&SizesOf, &Begin<kTripleParts>,  &BeginSplit,   &AddTile<TripleProducts>, nullptr,
+          &Merge,   &Finish<kTripleParts>, kPairGroupRows};
 }
 
 }  // namespace HWY_NAMESPACE

@@ -284,8 +284,9 @@ HWY_INLINE void StoreOut(float factor, const float* from, const Layout& layout, 
 }
 
 template <int64_t kParts>
-void Finish(const Block& block, const Sums& total, Scratch& scratch) noexcept {
+void Finish(const Block& block, Scratch& scratch) noexcept {
   const PhaseTimer timer(Phase::kRows);
+  const Sums total = scratch.total();
   const Layout& layout = *block.layout;
   const int64_t stride = scratch.out_stride(), channels = Channels(layout);
   for (int64_t r = 0; r < block.count; ++r) {

@@ -42,6 +42,12 @@ inline int64_t Channels(const Layout& layout) { return PaddedWidth(layout.dv, kP
 inline int64_t OutStride(const Layout& layout) { return Channels(layout) + 2 * 16; }
 inline int64_t Depth(const Layout& layout) { return PaddedWidth(layout.d, kPairDepth); }
 
+// Floats of a block's packed queries, in whole groups of rows.
+template <int64_t kParts>
+int64_t QueryFloats(int64_t rows, const Layout& layout) {
+  return PaddedWidth(rows, kPairGroupRows) * Depth(layout) * kParts / 2;
+}
+
 // The scratch memory's parts.
 template <int64_t kParts>
 struct Parts {
