@@ -105,7 +105,7 @@ std::vector<int64_t> Checkpoints::Steps() const {
   return steps;
 }
 
-void Checkpoints::Write(const TrainState& state, const CheckpointInfo& info, int64_t keep) const {
+void Checkpoints::Write(const TrainState& state, const CheckpointInfo& info) const {
   std::error_code error;
   fs::create_directories(folder_, error);
   if (error) throw Error(ErrorCode::kIo, "cannot write: " + error.message(), folder_.string());
@@ -121,8 +121,6 @@ void Checkpoints::Write(const TrainState& state, const CheckpointInfo& info, int
                                                  {"run", RunJson(info.config, info.options)}};
   metadata["checksum"] = ChecksumText(metadata, bytes);
   WriteSafetensors(PathOf(state.step), tensors, metadata);
-  const std::vector<int64_t> steps = Steps();
-  for (size_t i = 0; i + static_cast<size_t>(keep) < steps.size(); ++i) fs::remove(PathOf(steps[i]), error);
 }
 
 LoadedCheckpoint Checkpoints::ReadLast() const {
@@ -136,6 +134,12 @@ LoadedCheckpoint Checkpoints::ReadLast() const {
                 fmt::format("a whole one; move it away to go on from {}",
                             PathOf(steps[steps.size() - 2]).filename().string()));
   }
+}
+
+void Checkpoints::RemoveAllButLast(int64_t keep) const {
+  std::error_code ignored;
+  const std::vector<int64_t> steps = Steps();
+  for (size_t i = 0; i + static_cast<size_t>(keep) < steps.size(); ++i) fs::remove(PathOf(steps[i]), ignored);
 }
 
 void Checkpoints::RemoveUnfinished() const {

@@ -31,14 +31,14 @@ class Checkpoints {
   std::vector<int64_t> Steps() const;  // of the checkpoints that are there, ascending
   std::filesystem::path PathOf(int64_t step) const;
 
-  // Whole or not at all; then removes all but the last `keep`. Error{kIo} naming the file: what was there before is
-  // still there.
-  void Write(const TrainState& state, const CheckpointInfo& info, int64_t keep) const;
+  // Whole or not at all. Error{kIo} naming the file: what was there before is still there.
+  void Write(const TrainState& state, const CheckpointInfo& info) const;
 
   // The last one. Error{kFile} naming it where it is damaged, and the one before it, which remains when the damaged
   // file is moved away.
   LoadedCheckpoint ReadLast() const;
 
+  void RemoveAllButLast(int64_t keep) const;
   void RemoveUnfinished() const;  // what a killed write left
 
  private:

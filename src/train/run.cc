@@ -268,12 +268,14 @@ class Loop {
     return static_cast<int64_t>(workspace_.tokenizer().Decode(ids).size());
   }
 
-  // A run that was killed between the two has a checkpoint newer than its model: then only that is written.
+  // A run may have been killed after any of these: one that goes on where there is nothing left to learn does the
+  // rest of them.
   void Save() {
     if (step() != saved_step_) {
-      checkpoints_.Write(trainer_.state(), {trainer_.config(), options_.train, log_.Sync()}, options_.settings.keep);
+      checkpoints_.Write(trainer_.state(), {trainer_.config(), options_.train, log_.Sync()});
       saved_step_ = step();
     }
+    checkpoints_.RemoveAllButLast(options_.settings.keep);
     if (step() == exported_step_) return;
     WriteDecoder(options_.folder, trainer_.config(), Parameters(), options_.settings.exported);
     exported_step_ = step();

@@ -181,6 +181,14 @@ class Broken(ResumedTest):
         self.same_as_unbroken(folder)
         self.assertEqual(self.files(folder), self.files("unbroken"), "nothing half-written stays")
 
+    def test_killed_before_older_checkpoints_were_removed(self):
+        self.succeed(self.train("crowded", "--steps", "40"))
+        shutil.copy(self.path("crowded", "checkpoints", "step-00000030.safetensors"),
+                    self.path("crowded", "checkpoints", "step-00000025.safetensors"))
+        self.succeed(self.train("crowded", "--steps", "40", "--resume"))
+        self.same_as_unbroken("crowded")
+        self.assertEqual(self.files("crowded"), self.files("unbroken"))
+
     def test_killed_inside_a_checkpoints_write(self):
         larger = ("--layers", "2", "--width", "128", "--steps", "12", "--checkpoint-every", "2")
         self.succeed(self.train("larger", *larger))

@@ -42,8 +42,7 @@ class CheckpointsTest : public testing::Test {
 
 TEST_F(CheckpointsTest, TheLastOneComesBackWhole) {
   const TrainOptions options{.steps = 77, .learning_rate = 0.1 + 0.2, .seed = ~uint64_t{0}};
-  for (const int64_t step : {5, 10, 100}) checkpoints_.Write(StateAt(step), {config_, options, 11 * step}, 2);
-  EXPECT_THAT(checkpoints_.Steps(), testing::ElementsAre(10, 100));
+  for (const int64_t step : {5, 10, 100}) checkpoints_.Write(StateAt(step), {config_, options, 11 * step});
   const LoadedCheckpoint loaded = checkpoints_.ReadLast();
   EXPECT_EQ(loaded.state.step, 100);
   EXPECT_EQ(loaded.info.log_bytes, 1100);
@@ -59,7 +58,7 @@ TEST_F(CheckpointsTest, TheLastOneComesBackWhole) {
 }
 
 TEST_F(CheckpointsTest, AnyDamageIsNamedAndTheOneBeforeOffered) {
-  for (const int64_t step : {1, 2}) checkpoints_.Write(StateAt(step), {config_, {}, 0}, 2);
+  for (const int64_t step : {1, 2}) checkpoints_.Write(StateAt(step), {config_, {}, 0});
   const fs::path last = checkpoints_.PathOf(2);
   const std::string whole = Content(last);
   const auto expect_refused = [&](const std::string& bytes, size_t at) {
@@ -85,13 +84,23 @@ TEST_F(CheckpointsTest, AnyDamageIsNamedAndTheOneBeforeOffered) {
 }
 
 TEST_F(CheckpointsTest, WhatAKillLeftIsNoCheckpoint) {
-  checkpoints_.Write(StateAt(1), {config_, {}, 0}, 2);
+  checkpoints_.Write(StateAt(1), {config_, {}, 0});
   const fs::path unfinished = checkpoints_.PathOf(2).string() + ".a1B2c3";
   SetContent(unfinished, "half");
   EXPECT_THAT(checkpoints_.Steps(), testing::ElementsAre(1));
   checkpoints_.RemoveUnfinished();
   EXPECT_FALSE(fs::exists(unfinished));
   EXPECT_THAT(checkpoints_.Steps(), testing::ElementsAre(1));
+}
+
+TEST_F(CheckpointsTest, TheLastOnesStay) {
+  for (const int64_t step : {5, 10, 9, 100}) checkpoints_.Write(StateAt(step), {config_, {}, 0});
+  for (const int64_t keep : {5, 4}) {
+    checkpoints_.RemoveAllButLast(keep);
+    EXPECT_THAT(checkpoints_.Steps(), testing::ElementsAre(5, 9, 10, 100)) << keep;
+  }
+  checkpoints_.RemoveAllButLast(2);
+  EXPECT_THAT(checkpoints_.Steps(), testing::ElementsAre(10, 100));
 }
 
 TEST(RunJson, EveryFieldComesBackAndOthersAreRefusedByName) {
