@@ -129,6 +129,9 @@ struct alignas(64) TileConfig {
   uint8_t rows[16] = {};
 };
 
+// Between instructions on tiles, as the kernels have it (QKV_TILE_GAP of kernels/pair_products-inl.h).
+inline void Gap() { asm volatile(".rept 8\n\tnop\n\t.endr"); }
+
 // Six sums of 16 x 16, and two operands of 16 rows of 32 numbers.
 __attribute__((target("amx-tile,amx-bf16"))) double BFloat16Tiles(int64_t steps) {
   TileConfig config;
@@ -151,11 +154,17 @@ __attribute__((target("amx-tile,amx-bf16"))) double BFloat16Tiles(int64_t steps)
   _tile_loadd(7, operand.data(), 64);
   for (int64_t step = 0; step < steps; ++step) {
     _tile_dpbf16ps(0, 6, 7);
+    Gap();
     _tile_dpbf16ps(1, 6, 7);
+    Gap();
     _tile_dpbf16ps(2, 6, 7);
+    Gap();
     _tile_dpbf16ps(3, 6, 7);
+    Gap();
     _tile_dpbf16ps(4, 6, 7);
+    Gap();
     _tile_dpbf16ps(5, 6, 7);
+    Gap();
   }
   _tile_release();
   return 2.0 * 16 * 16 * 32 * 6 * static_cast<double>(steps);

@@ -83,6 +83,11 @@ class Ahead {
   int64_t stream_;  // bytes from one to the next
 };
 
+// After each instruction on tiles. In phases of a shared processor that last from milliseconds to minutes, one that
+// follows another within seven instructions takes 36 cycles instead of 21 (docs/performance.md). At other times products take
+// 16 whatever stands between them.
+#define QKV_TILE_GAP "\n\t.rept 8\n\tnop\n\t.endr"
+
 // AMX. Registers 0-3 hold c, 4 and 5 rows of a, 6 and 7 the columns of b. The instructions stand here as
 // assembly: compilers know them only where the whole function may use AMX.
 class TileProducts {
@@ -188,20 +193,20 @@ class TileProducts {
 
   template <int kRegister>
   static HWY_INLINE void Load(const void* from, int64_t row_bytes) {
-    asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(row_bytes), "i"(kRegister) : "memory");
+    asm volatile("tileloadd (%0,%1,1), %%tmm%c2" QKV_TILE_GAP : : "r"(from), "r"(row_bytes), "i"(kRegister) : "memory");
   }
   template <int kRegister>
   static HWY_INLINE void Store(void* to, int64_t row_bytes) {
-    asm volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(to), "r"(row_bytes), "i"(kRegister) : "memory");
+    asm volatile("tilestored %%tmm%c2, (%0,%1,1)" QKV_TILE_GAP : : "r"(to), "r"(row_bytes), "i"(kRegister) : "memory");
   }
 
   template <int kC, int kA, int kB>
   static HWY_INLINE void Dot() {
-    asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kC), "i"(kA), "i"(kB));
+    asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" QKV_TILE_GAP : : "i"(kC), "i"(kA), "i"(kB));
   }
   template <int kRegister>
   static HWY_INLINE void Zero() {
-    asm volatile("tilezero %%tmm%c0" : : "i"(kRegister));
+    asm volatile("tilezero %%tmm%c0" QKV_TILE_GAP : : "i"(kRegister));
   }
   template <int kTiles, class Body>
   static HWY_INLINE void ForTiles(const Body& body) {
@@ -215,7 +220,7 @@ class TileProducts {
 
   static HWY_INLINE void Begin(const PairProduct& p) {
     if (p.start == Start::kZero) {
-      asm volatile("tilezero %tmm0\n\ttilezero %tmm1\n\ttilezero %tmm2\n\ttilezero %tmm3");
+      ForTiles<4>([](auto n) { Zero<n()>(); });
       return;
     }
     const int64_t bytes = p.c_stride * 4;
@@ -231,7 +236,7 @@ class TileProducts {
   static HWY_INLINE void LoadColumns(const BFloat16* from) {
     constexpr int64_t kBytes = 2 * kPairColumns * 2;
     if constexpr (kUse == Use::kOften) return Load<kRegister>(from, kBytes);
-    asm volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(kBytes), "i"(kRegister) : "memory");
+    asm volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" QKV_TILE_GAP : : "r"(from), "r"(kBytes), "i"(kRegister) : "memory");
   }
 
   template <Use kUse>
@@ -240,13 +245,13 @@ class TileProducts {
     const int64_t a_bytes = p.a_stride * 2;
     Load<4>(a, a_bytes);
     LoadColumns<kUse, 6>(p.b[0] + step * kPairTile);
-    asm volatile("tdpbf16ps %tmm6, %tmm4, %tmm0");
+    Dot<0, 4, 6>();
     LoadColumns<kUse, 7>(p.b[1] + step * kPairTile);
-    asm volatile("tdpbf16ps %tmm7, %tmm4, %tmm1");
+    Dot<1, 4, 7>();
     if (p.rows <= 16) return;
     Load<5>(a + 16 * p.a_stride, a_bytes);
-    asm volatile("tdpbf16ps %tmm6, %tmm5, %tmm2");
-    asm volatile("tdpbf16ps %tmm7, %tmm5, %tmm3");
+    Dot<2, 5, 6>();
+    Dot<3, 5, 7>();
   }
 
   static HWY_INLINE void End(const PairProduct& p) {
