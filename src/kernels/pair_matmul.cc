@@ -12,6 +12,7 @@
 #include "hwy/highway.h"
 
 #if HWY_TARGET == HWY_AVX3
+#include "kernels/matmul_block-inl.h"
 #include "kernels/pack_pairs-inl.h"
 #include "kernels/pair_products-inl.h"
 
@@ -20,9 +21,8 @@ namespace qkv {
 namespace HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kDepth = kPairBlockDepth, kColumns = 32;  // of a piece, and of a panel
+constexpr int64_t kDepth = kPairBlockDepth, kColumns = kBlockPanel;  // of a piece, and of a panel
 constexpr int64_t kRowStride = kDepth + kPairDepth;         // from a packed row to the next: off powers of two
-constexpr int64_t kSums = kPairGroupRows * kColumns;        // of a group and a panel
 constexpr int64_t kPanel = kDepth * kColumns;               // elements
 constexpr int64_t kPanels = kPairBlockColumns / kColumns, kGroups = kPairBlockRows / kPairGroupRows;
 
@@ -36,7 +36,7 @@ struct Scratch {
         rows(columns + kPanels * kPanel),
         sums(memory + (kPanels * kPanel + kPairBlockRows * kRowStride) / 2) {}
   static int64_t Floats() {
-    return (kPanels * kPanel + kPairBlockRows * kRowStride) / 2 + kGroups * kPanels * kSums;
+    return (kPanels * kPanel + kPairBlockRows * kRowStride) / 2 + kGroups * kPanels * kPanelSums;
   }
 };
 
@@ -156,78 +156,9 @@ void PackRows(const PairBlock& block, const Piece& piece, BFloat16* to) {
   }
 }
 
-// 16 elements to and from float32.
-struct FloatElements {
-  using Type = float;
-  static HWY_INLINE __m512 Load(const float* from, __mmask16 some) { return _mm512_maskz_loadu_ps(some, from); }
-  static HWY_INLINE void Store(__m512 value, float* to, __mmask16 some) {
-    _mm512_mask_storeu_ps(to, some, value);
-  }
-};
-struct PairElements {
-  using Type = BFloat16;
-  static HWY_INLINE __m512 Load(const BFloat16* from, __mmask16 some) {
-    return _mm512_castsi512_ps(
-        _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(some, from)), 16));
-  }
-  static HWY_INLINE void Store(__m512 value, BFloat16* to, __mmask16 some) { StoreRounded(value, to, some); }
-};
-
-// One row of a group's and a panel's sums to its place.
-template <class Out, class Added>
-HWY_INLINE void StoreRow(const PairBlock& block, int64_t row, int64_t column, const float* sums) {
-  const __mmask32 some = FirstOf32(block.columns - column);
-  const int64_t at = row * block.out_stride + column;
-  QKV_UNROLL for (int half = 0; half < 2; ++half) {
-    const int64_t c = half * 16;
-    const auto mask = static_cast<__mmask16>(some >> c);
-    __m512 value = _mm512_load_ps(sums + c);
-    if (block.bias != nullptr) {
-      value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(mask, block.bias + column + c));
-    }
-    if (block.added != nullptr) {
-      value = _mm512_add_ps(value,
-                            Added::Load(static_cast<const typename Added::Type*>(block.added) + at + c, mask));
-    }
-    Out::Store(value, static_cast<typename Out::Type*>(block.out) + at + c, mask);
-  }
-}
-
-// A group's and a panel's finished sums, stored some rows at a time while the tiles multiply the next panel.
-template <class Out, class Added>
-class Finished {
- public:
-  explicit Finished(const PairBlock& block) : block_(block) {}
-
-  // After StoreSome has stored what was added before.
-  void Add(int64_t row, int64_t column, const float* sums) {
-    row_ = row, column_ = column, sums_ = sums, last_ = std::min(block_.rows, row + kPairGroupRows);
-  }
-  HWY_INLINE void StoreSome(int64_t rows) {
-    for (const int64_t last = std::min(last_, row_ + rows); row_ < last; ++row_, sums_ += kColumns) {
-      StoreRow<Out, Added>(block_, row_, column_, sums_);
-    }
-  }
-
- private:
-  const PairBlock& block_;
-  int64_t row_ = 0, last_ = 0, column_ = 0;
-  const float* sums_ = nullptr;
-};
-
-// Rows to be written soon, so that stores need not wait for them.
-HWY_INLINE void PrefetchOut(const PairBlock& block, int64_t row, int64_t column) {
-  const auto size = static_cast<int64_t>(SizeOf(block.out_dtype));
-  const char* out = static_cast<const char*>(block.out) + (row * block.out_stride + column) * size;
-  for (int64_t r = std::min(kPairGroupRows, block.rows - row); r > 0; --r, out += block.out_stride * size) {
-    asm volatile("prefetchw %0" : : "m"(*out));
-    if (size == 4) asm volatile("prefetchw %0" : : "m"(out[64]));
-  }
-}
-
 // Sums that need not be kept take turns in two places, which stay in the first-level cache.
 int64_t SumsAt(const Piece& piece, int64_t group, int64_t panel) {
-  return piece.whole() ? panel % 2 * kSums : (group * kPanels + panel) * kSums;
+  return piece.whole() ? panel % 2 * kPanelSums : (group * kPanels + panel) * kPanelSums;
 }
 
 // A group's products with all panels; the last piece's go to their places. The next panel's sums are asked for
@@ -244,7 +175,7 @@ void MultiplyGroup(const TileProducts& products, const PairBlock& block, const P
     const int64_t panel = column / kColumns;
     const BFloat16* b = columns + panel * kPanel;
     float* sums = scratch.sums + SumsAt(piece, row / kPairGroupRows, panel);
-    const float* next = sums + kSums;
+    const float* next = sums + kPanelSums;
     const auto between = [&]() HWY_ATTR {
       finished.StoreSome(stored);
       if (start == Start::kZero) return;

@@ -14,35 +14,22 @@
 
 #include <cstdint>
 
-#include "qkv/tensor.h"
+#include "kernels/matmul_block.h"
 #include "runtime/cpu.h"
 
 namespace qkv {
 
 inline constexpr int64_t kPairBlockRows = 512, kPairBlockColumns = 384, kPairBlockDepth = 512;
 
-enum class FactorOrder { kRows, kColumns };  // row after row, or column after column
+using PairFactor = Factor<BFloat16>;
 
-// From its first element on; `stride` elements from a row, or column, to the next.
-struct PairFactor {
-  const BFloat16* data = nullptr;
-  int64_t stride = 0;
-  FactorOrder order = FactorOrder::kRows;
-};
-
-// out (rows, columns) = a (rows, depth) b (depth, columns) + bias + added. rows <= kPairBlockRows, columns <=
-// kPairBlockColumns. Apart from each other, but `added` may be out.
-struct PairBlock {
+// The product of a (rows, depth) and b (depth, columns). rows <= kPairBlockRows, columns <= kPairBlockColumns. Apart
+// from each other, but `added` may be out.
+struct PairBlock : BlockResult {
   PairFactor a, b;
   const BFloat16* packed = nullptr;  // b in tiles, where several blocks use it; or null
-  int64_t rows = 0, columns = 0, depth = 0;
-  const float* bias = nullptr;   // (columns), or null for zero
+  int64_t depth = 0;
   float* column_sums = nullptr;  // (columns): += the sums of b's columns, which lie row after row; or null
-  const void* added =
-      nullptr;  // rows `out_stride` apart, of out's type where it is out, else float; or null for zero
-  void* out = nullptr;
-  int64_t out_stride = 0;
-  DType out_dtype = DType::kF32;  // or kBF16
 };
 
 bool HasPairMatMul(Isa isa);

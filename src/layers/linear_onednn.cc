@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/pairs.h"
+#include "kernels/triple_matmul.h"
 #include "layers/linear_backend.h"
 #include "layers/onednn.h"
 #include "layers/panels.h"
@@ -173,6 +174,7 @@ class OneDnnBackend : public LinearBackend {
 
   void Run(ConstRows x, int64_t rows, Rows y, Into into) const override try {
     if (rows <= few_rows_) return MultiplyFew(x, rows, y, into);
+    if (splits_) return MultiplySplitPanels(panels_, x, rows, y, into);
     if (!on_tiles_) return MultiplyAtOnce(x, rows, y, into);
     MultiplyOnTiles(x, rows, y, into);
   } catch (const dnnl::error& error) {
@@ -207,7 +209,8 @@ class OneDnnBackend : public LinearBackend {
     const PanelKernel kernel = ChosenPanelKernel();
     if (dtype_ == DType::kF32 && weight_.IsInPanels(inputs_, outputs_, kernel.columns)) {
       panels_ = {static_cast<const float*>(weight_.data()), bias_.data(), inputs_, outputs_, kernel};
-      few_rows_ = kFewRows;
+      splits_ = HasTripleMatMul(isa);
+      few_rows_ = splits_ ? kFewTripleLines : kFewRows;
     }
     if (dtype_ == DType::kBF16 && HasPairKernels(isa) && weight_.IsInPairPanels(inputs_, outputs_)) {
       const auto* packed = static_cast<const BFloat16*>(weight_.data());
@@ -288,6 +291,7 @@ class OneDnnBackend : public LinearBackend {
   PackedWeight weight_;
   memory bias_view_;
   bool on_tiles_ = false;  // AMX's
+  bool splits_ = false;    // whether many rows are multiplied as triples of bfloat16, over the panels
   int64_t few_rows_ = 0;   // up to so many are multiplied by our tiles, over the same weight: one of these
   Panels<float> panels_;
   PairPanels pairs_;

@@ -6,6 +6,7 @@
 #include "kernels/optimizer.h"
 #include "kernels/pair_matmul.h"
 #include "kernels/project.h"
+#include "kernels/triple_matmul.h"
 #include "layers/residual.h"
 #include "runtime/aligned.h"
 #include "runtime/cpu.h"
@@ -133,7 +134,10 @@ bool OneDnnMultiplies(DType dtype) {
 void MatMul(const Matrix& a, const Matrix& b, const Product& c) {
   if (c.m == 0 || c.n == 0) return;
   const bool pairs = a.dtype == DType::kBF16 && c.k > 0 && HasPairMatMul(ChosenIsa());
-  pairs ? PairMatMul(a, b, c) : MatMulAround(a, b, c);
+  const bool triples = a.dtype == DType::kF32 && c.k > 0 && std::min(c.m, c.n) > kFewTripleLines &&
+                       HasTripleMatMul(ChosenIsa());
+  if (pairs) return PairMatMul(a, b, c);
+  triples ? TripleMatMul(a, b, c) : MatMulAround(a, b, c);
 }
 
 }  // namespace qkv

@@ -53,7 +53,8 @@ void AddMatrixColumnSums(const Matrix& b, int64_t rows, int64_t columns, float* 
 // The ways; the second alone knows residual, column_sums and then.
 bool OneDnnMultiplies(DType dtype);  // whether it runs here, with instructions for the type
 void OneDnnMatMul(const Matrix& a, const Matrix& b, const Product& c);
-void PairMatMul(const Matrix& a, const Matrix& b, const Product& c);  // of bfloat16, where HasPairMatMul
+void PairMatMul(const Matrix& a, const Matrix& b, const Product& c);    // of bfloat16, where HasPairMatMul
+void TripleMatMul(const Matrix& a, const Matrix& b, const Product& c);  // of float32, where HasTripleMatMul
 void TileMatMul(const Matrix& a, const Matrix& b, const Product& c);
 
 }  // namespace qkv

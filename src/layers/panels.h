@@ -26,6 +26,10 @@ void MultiplyPanels(const Panels<T>& weight, ConstRows x, int64_t rows, Rows y, 
 extern template void MultiplyPanels(const Panels<float>&, ConstRows, int64_t, Rows, Into);
 extern template void MultiplyPanels(const Panels<BFloat16>&, ConstRows, int64_t, Rows, Into);
 
+// The same for panels of 64 columns and y of float32, in triples of bfloat16 (kernels/triple_matmul.h). Needs
+// HasTripleMatMul(ChosenIsa()).
+void MultiplySplitPanels(const Panels<float>& weight, ConstRows x, int64_t rows, Rows y, Into into);
+
 // A weight in panels of pairs, multiplied in bfloat16.
 struct PairPanels {
   const BFloat16* packed = nullptr;  // one panel after the other, inputs and outputs padded with zeros
