@@ -26,8 +26,7 @@ constexpr int64_t kSummedPanels = kTripleBlockOfPieces.columns / kPanelColumns; 
 constexpr int64_t kSummedGroups = kTripleBlockOfPieces.rows / kGroupRows;
 constexpr int64_t kPart = kTriplePiece + kPairDepth;  // from a packed row's part to the next: off powers of two
 constexpr int64_t kRowStride = kTripleParts * kPart;
-constexpr int64_t kHalf = kTriplePiece / kPairDepth * kTripleTile;  // of a panel: the tiles of 16 columns
-constexpr int64_t kPanel = 2 * kHalf;
+constexpr int64_t kPanel = 2 * kTriplePiece / kPairDepth * kTripleTile;  // elements at most
 
 struct Scratch {
   BFloat16* columns;  // of b: panels
@@ -113,10 +112,15 @@ HWY_INLINE void Turn(const BFloat16* square, BFloat16* to, int64_t stride, int64
 // A block's factors as triples in the thread's own memory.
 class Packed {
  public:
-  Packed(const TripleBlock& block, const Scratch& scratch) : block_(block), scratch_(scratch) {}
+  // columns, rows: where they go; null where none are packed.
+  Packed(const TripleBlock& block, BFloat16* columns, BFloat16* rows)
+      : block_(block), packed_columns_(columns), rows_(rows) {}
 
-  // All columns; memory is read along its lines.
+  // All columns, unless they are split; memory is read along its lines.
   void PackColumns(const Piece& piece) {
+    half_ = piece.steps() * kTripleTile;
+    if (block_.split != nullptr) return UseSplit(piece);
+    columns_ = packed_columns_;
     std::fill_n(odd_panels_, kPanels, false);
     const bool by_rows = block_.b.order == FactorOrder::kRows;
     const int64_t padded = PaddedWidth(block_.columns, kPanelColumns);
@@ -138,19 +142,29 @@ class Packed {
     const int64_t last = std::min(block_.rows, row + kGroupRows);
     for (int64_t r = row; r < last; r += kLines) {
       for (int64_t k = 0; k < piece.depth; k += kPairDepth) {
-        BFloat16* to = scratch_.rows + (r - row) * kRowStride + k;
+        BFloat16* to = rows_ + (r - row) * kRowStride + k;
         odd_rows_ |= by_rows ? PackPlainRows(piece, r, k, to) : PackTurnedRows(piece, r, k, to);
       }
     }
   }
 
-  const BFloat16* Rows() const { return scratch_.rows; }
-  const BFloat16* Columns(int64_t column) const { return scratch_.columns + column / kPanelColumns * kPanel; }
+  const BFloat16* Rows() const { return rows_; }
+  const BFloat16* Columns(int64_t column) const { return columns_ + column / kLines * half_; }
+  int64_t half() const { return half_; }
   bool IsOdd(int64_t column) const { return odd_rows_ || odd_panels_[column / kPanelColumns]; }
 
  private:
   BFloat16* TileOf(int64_t column, int64_t k) {
-    return scratch_.columns + column / kLines * kHalf + k / kPairDepth * kTripleTile;
+    return packed_columns_ + column / kLines * half_ + k / kPairDepth * kTripleTile;
+  }
+
+  void UseSplit(const Piece& piece) {
+    static_assert(TripleColumns::kStep == kPairDepth && TripleColumns::kStep == kPanelColumns);
+    const TripleColumns& split = *block_.split;
+    const int64_t step = piece.first / kPairDepth, panel = block_.split_column / kPanelColumns;
+    columns_ = split.tiles + step * split.panels() * 2 * kTripleTile + panel * 2 * half_;
+    const uint8_t* odd = split.odd + step * split.panels() + panel;
+    for (int64_t p = 0; p * kPanelColumns < block_.columns; ++p) odd_panels_[p] = odd[p] != 0;
   }
 
   void PackRowsOfColumns(const Piece& piece, int64_t column, int64_t k) {
@@ -186,7 +200,9 @@ class Packed {
   }
 
   const TripleBlock& block_;
-  const Scratch& scratch_;
+  BFloat16 *packed_columns_, *rows_;
+  const BFloat16* columns_ = nullptr;  // packed_columns_, or those that were split beforehand
+  int64_t half_ = 0;                   // elements of a panel's 16 columns
   bool odd_rows_ = false, odd_panels_[kPanels] = {};
 };
 
@@ -273,7 +289,7 @@ void MultiplyGroup(const TripleProducts& products, const TripleBlock& block, con
     } else {
       const BFloat16* b = packed.Columns(column);
       products.RunAmong(
-          {packed.Rows(), kRowStride, {b, b + kHalf}, sums, kPanelColumns, rows, steps, start, kPart}, between);
+          {packed.Rows(), kRowStride, {b, b + packed.half()}, sums, kPanelColumns, rows, steps, start, kPart}, between);
     }
     if (piece.last) finished.Add(row, column, sums);
   }
@@ -282,7 +298,7 @@ void MultiplyGroup(const TripleProducts& products, const TripleBlock& block, con
 void MultiplyBlock(const TripleBlock& block, float* memory) {
   const Scratch scratch(memory);
   const TripleProducts products;
-  Packed packed(block, scratch);
+  Packed packed(block, scratch.columns, scratch.rows);
   Finished<FloatElements, FloatElements> finished(block);
   for (int64_t k = 0; k < block.depth; k += Piece::Each(block.depth)) {
     const Piece piece(k, block.depth);
@@ -295,10 +311,26 @@ void MultiplyBlock(const TripleBlock& block, float* memory) {
   finished.StoreSome(kGroupRows);
 }
 
+void SplitPanels(const TripleFactor& b, int64_t column, const TripleColumns& to) {
+  TripleBlock block;
+  block.b = b, block.depth = to.depth, block.columns = std::min(kTriplePanel, to.columns - column);
+  const int64_t panel = column / kPanelColumns;
+  for (int64_t k = 0; k < to.depth; k += Piece::Each(to.depth)) {
+    const Piece piece(k, to.depth);
+    const int64_t step = k / kPairDepth, panel_size = 2 * piece.steps() * kTripleTile;
+    Packed packed(block, to.tiles + step * to.panels() * 2 * kTripleTile + panel * panel_size, nullptr);
+    packed.PackColumns(piece);
+    uint8_t* odd = to.odd + step * to.panels() + panel;
+    for (int64_t c = 0; c < block.columns; c += kPanelColumns) *odd++ = packed.IsOdd(c);
+  }
+}
+
 }  // namespace
 
 int64_t TripleScratch() { return Scratch::Floats(); }
 void TripleMatMulBlock(const TripleBlock& block, float* scratch) { MultiplyBlock(block, scratch); }
+int64_t TripleColumnTiles(const TripleColumns& columns) { return columns.steps() * columns.panels() * 2 * kTripleTile; }
+void SplitTriples(const TripleFactor& b, int64_t column, const TripleColumns& to) { SplitPanels(b, column, to); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace qkv
@@ -313,10 +345,16 @@ int64_t TripleMatMulScratch() { return N_AVX3::TripleScratch(); }
 void MultiplyTripleBlock(const TripleBlock& block, float* scratch) noexcept {
   N_AVX3::TripleMatMulBlock(block, scratch);
 }
+int64_t TripleColumnElements(const TripleColumns& columns) { return N_AVX3::TripleColumnTiles(columns); }
+void SplitTripleColumns(const TripleFactor& b, int64_t column, const TripleColumns& to) noexcept {
+  N_AVX3::SplitTriples(b, column, to);
+}
 #else
 bool HasTripleMatMul(Isa) { return false; }
 int64_t TripleMatMulScratch() { return 0; }
 void MultiplyTripleBlock(const TripleBlock&, float*) noexcept {}
+int64_t TripleColumnElements(const TripleColumns&) { return 0; }
+void SplitTripleColumns(const TripleFactor&, int64_t, const TripleColumns&) noexcept {}
 #endif
 }  // namespace qkv
 #endif

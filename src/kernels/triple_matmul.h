@@ -39,11 +39,29 @@ struct TripleFactor : Factor<float> {
   int64_t panel = kTriplePanel;
 };
 
+// A right factor that was split beforehand: for each 32 of its depth and each 16 of its columns, padded to whole panels
+// of 32, a triple tile. Those of a piece of the depth lie column after column.
+struct TripleColumns {
+  BFloat16* tiles = nullptr;  // TripleColumnElements
+  uint8_t* odd = nullptr;     // (steps of the depth, panels): at a piece's first step, whether it has odd numbers
+  int64_t depth = 0, columns = 0;
+
+  static constexpr int64_t kStep = 32;  // of the depth; and columns of a panel
+
+  int64_t steps() const { return (depth + kStep - 1) / kStep; }
+  int64_t panels() const { return (columns + kStep - 1) / kStep; }
+};
+int64_t TripleColumnElements(const TripleColumns& columns);
+// Splits kTriplePanel columns from `column` on, where b begins. Needs HasTripleMatMul(ChosenIsa()).
+void SplitTripleColumns(const TripleFactor& b, int64_t column, const TripleColumns& to) noexcept;
+
 // The product of a (rows, depth) and b (depth, columns), within TripleBlockLimits; depth > 0. Apart from each
 // other, but `added` may be out.
 struct TripleBlock : BlockResult {
   TripleFactor a, b;
   int64_t depth = 0;
+  const TripleColumns* split = nullptr;  // all of b, from whose column split_column on this block's are; or null
+  int64_t split_column = 0;
   float* column_sums = nullptr;  // (columns): += the sums of b's columns, which lie row after row; or null
 };
 

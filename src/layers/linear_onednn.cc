@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <compare>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -174,7 +175,7 @@ class OneDnnBackend : public LinearBackend {
 
   void Run(ConstRows x, int64_t rows, Rows y, Into into) const override try {
     if (rows <= few_rows_) return MultiplyFew(x, rows, y, into);
-    if (splits_) return MultiplySplitPanels(panels_, x, rows, y, into);
+    if (splits_) return Split().Multiply(x, rows, y, into);
     if (!on_tiles_) return MultiplyAtOnce(x, rows, y, into);
     MultiplyOnTiles(x, rows, y, into);
   } catch (const dnnl::error& error) {
@@ -223,6 +224,12 @@ class OneDnnBackend : public LinearBackend {
   void MultiplyFew(ConstRows x, int64_t rows, Rows y, Into into) const {
     if (dtype_ == DType::kBF16) return MultiplyPanels(pairs_, x, rows, y, into);
     MultiplyPanels(panels_, x, rows, y, into);
+  }
+
+  // Made when it is first needed: many a model only ever sees few rows.
+  const SplitPanels& Split() const {
+    std::call_once(split_once_, [&] { split_.emplace(panels_); });
+    return *split_;
   }
 
   void MultiplyOnTiles(ConstRows x, int64_t rows, Rows y, Into into) const {
@@ -294,6 +301,8 @@ class OneDnnBackend : public LinearBackend {
   bool splits_ = false;    // whether many rows are multiplied as triples of bfloat16, over the panels
   int64_t few_rows_ = 0;   // up to so many are multiplied by our tiles, over the same weight: one of these
   Panels<float> panels_;
+  mutable std::once_flag split_once_;
+  mutable std::optional<SplitPanels> split_;  // panels_, where it splits_
   PairPanels pairs_;
 };
 

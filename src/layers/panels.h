@@ -6,7 +6,9 @@
 
 #include "kernels/project.h"
 #include "kernels/project_pairs.h"
+#include "kernels/triple_matmul.h"
 #include "layers/linear_backend.h"
+#include "runtime/aligned.h"
 
 namespace qkv {
 
@@ -26,9 +28,20 @@ void MultiplyPanels(const Panels<T>& weight, ConstRows x, int64_t rows, Rows y, 
 extern template void MultiplyPanels(const Panels<float>&, ConstRows, int64_t, Rows, Into);
 extern template void MultiplyPanels(const Panels<BFloat16>&, ConstRows, int64_t, Rows, Into);
 
-// The same for panels of 64 columns and y of float32, in triples of bfloat16 (kernels/triple_matmul.h). Needs
-// HasTripleMatMul(ChosenIsa()).
-void MultiplySplitPanels(const Panels<float>& weight, ConstRows x, int64_t rows, Rows y, Into into);
+// A weight in panels of 64 columns once more, as triples of bfloat16 (kernels/triple_matmul.h): half as much memory again.
+// Needs HasTripleMatMul(ChosenIsa()).
+class SplitPanels {
+ public:
+  explicit SplitPanels(const Panels<float>& weight);
+  // y of float32.
+  void Multiply(ConstRows x, int64_t rows, Rows y, Into into) const;
+
+ private:
+  Panels<float> weight_;
+  AlignedBuffer<BFloat16> tiles_;
+  AlignedBuffer<uint8_t> odd_;
+  TripleColumns columns_;
+};
 
 // A weight in panels of pairs, multiplied in bfloat16.
 struct PairPanels {

@@ -250,12 +250,14 @@ TEST_F(Triples, ReadWithinTheirFactors) {
   }
 }
 
-// A weight in panels, of which the last is padded.
+// A weight in panels, of which the last is padded, split beforehand: of one block and several, one piece and several.
 TEST_F(Triples, MultiplyPanels) {
   const PanelKernel kernel = ChosenPanelKernel();
   ASSERT_EQ(kernel.columns, kTriplePanel);
-  for (const auto& [rows, outputs, inputs] : {Size{100, 700, 48}, {80, 130, 800}}) {
+  for (const auto& [rows, outputs, inputs] :
+       {Size{100, 700, 48}, {80, 130, 800}, {1, 1, 1}, {33, 65, 385}, {600, 1500, 16}, {40, 900, 400}}) {
     Factors factors({rows, outputs, inputs}, {Layout::kRows, Layout::kColumns});
+    factors.B(inputs - 1, outputs / 2) = std::numeric_limits<float>::infinity();  // its panel is odd in one piece
     const int64_t panels = (outputs + kernel.columns - 1) / kernel.columns;
     std::vector<float> packed(static_cast<size_t>(panels * kernel.columns * inputs)),
         y(static_cast<size_t>(rows * outputs));
@@ -265,8 +267,8 @@ TEST_F(Triples, MultiplyPanels) {
       for (int64_t n = 0; n < count; ++n) weights.push_back(&factors.B(0, first + n));
       PackPanel(weights.data(), count, inputs, kernel.columns, packed.data() + first * inputs);
     }
-    MultiplySplitPanels({packed.data(), nullptr, inputs, outputs, kernel}, factors.a.data(), rows, y.data(),
-                        Into::kOverwrite);
+    const SplitPanels split({packed.data(), nullptr, inputs, outputs, kernel});
+    split.Multiply(factors.a.data(), rows, y.data(), Into::kOverwrite);
     EXPECT_EQ(y, factors.Multiplied());
   }
 }
