@@ -29,11 +29,56 @@ constexpr int64_t kJobsPerThread = 16;  // with fewer, splits are shared out: a 
 
 constexpr int64_t kResidentFloats = 128 << 10;  // 512 KiB of packed keys and values: half of a 1 MiB second level
 
-// Per thread: scratch for a block, and memory for packed tiles. Made by the first task that needs it.
+// Per thread: scratch for a block, and memory for packed tiles.
 struct Worker {
+  ScratchSizes sizes;
   std::unique_ptr<Scratch> scratch;
   AlignedBuffer<float> packed;
   std::vector<Found> found;
+};
+
+// Workers that a caller keeps from one small call to the next: each thread finds its own memory in its own cache. Memory
+// that was given back would come to the threads in another order, and be read from each other's caches.
+class Workers {
+ public:
+  Workers() : all_(std::exchange(Kept(), {})) {}
+  ~Workers() {
+    if (floats_ <= kMostKept) Kept() = std::move(all_);
+  }
+  Workers(const Workers&) = delete;
+  Workers& operator=(const Workers&) = delete;
+
+  Worker& operator[](int thread) { return all_[static_cast<size_t>(thread)]; }
+
+  void Reserve(int threads, const ScratchSizes& sizes) {
+    all_.resize(std::max(all_.size(), static_cast<size_t>(threads)));
+    for (int thread = 0; thread < threads; ++thread) {
+      Worker& worker = (*this)[thread];
+      if (worker.scratch != nullptr && worker.sizes == sizes) continue;
+      worker.scratch = std::make_unique<Scratch>(sizes);
+      worker.sizes = sizes;
+    }
+    floats_ = std::max(floats_, sizes.scores + sizes.queries + sizes.streamed + 2 * sizes.rows * sizes.out_stride);
+  }
+  // Memory for `floats` of packed tiles each.
+  void ReservePacked(int threads, int64_t floats, int64_t tiles) {
+    for (int thread = 0; thread < threads; ++thread) {
+      Worker& worker = (*this)[thread];
+      if (worker.packed.size() != floats) worker.packed = AlignedBuffer<float>(floats);
+      worker.found.resize(static_cast<size_t>(tiles));
+    }
+    floats_ = std::max(floats_, floats);
+  }
+
+ private:
+  static constexpr int64_t kMostKept = 128 << 10;  // floats of scratch, and of packed tiles, each thread's
+  static std::vector<Worker>& Kept() {
+    thread_local std::vector<Worker> kept;
+    return kept;
+  }
+
+  std::vector<Worker> all_;
+  int64_t floats_ = 0;
 };
 
 LeastForTriples g_least;
@@ -106,9 +151,7 @@ class Forward {
     scratch_sizes_ = kernels_.scratch(rows, problem.layout);
     threads_ = work < kWorkForThreads ? 1 : Threads();
     // All memory is taken before anything is written, so that running out of it loses nothing.
-    for (int thread = 0; thread < threads_; ++thread) {
-      workers_.push_back({std::make_unique<Scratch>(scratch_sizes_), {}, {}});
-    }
+    workers_.Reserve(threads_, scratch_sizes_);
   }
 
   void Run() {
@@ -221,15 +264,7 @@ class Forward {
   }
 
   const HeadJob& job(int64_t index) const { return jobs_[static_cast<size_t>(index)]; }
-  Worker& worker(int thread) { return workers_[static_cast<size_t>(thread)]; }
-
-  // Memory for `floats` of packed tiles in every worker.
-  void ReservePacked(int64_t floats, int64_t tiles) {
-    for (Worker& worker : workers_) {
-      worker.packed = AlignedBuffer<float>(floats);
-      worker.found.resize(static_cast<size_t>(tiles));
-    }
-  }
+  Worker& worker(int thread) { return workers_[thread]; }
 
   void RunResident() {
     int64_t floats = 0, tiles = 0;
@@ -237,7 +272,7 @@ class Forward {
       floats = std::max(floats, PackedHead::Floats(job, pack_, Parts::kKeysAndValues));
       tiles = std::max(tiles, job.tiles());
     }
-    ReservePacked(floats, tiles);
+    workers_.ReservePacked(threads_, floats, tiles);
     ParallelFor(
         static_cast<int64_t>(jobs_.size()),
         [&](int64_t task, int thread) {
@@ -273,7 +308,7 @@ class Forward {
 
   void RunStreamed() {
     if (!in_place_)
-      ReservePacked(pack_.KeyFloats(problem_.layout.d) + pack_.ValueFloats(problem_.layout.dv), 0);
+      workers_.ReservePacked(threads_, pack_.KeyFloats(problem_.layout.d) + pack_.ValueFloats(problem_.layout.dv), 0);
     const bool whole =
         std::all_of(jobs_.begin(), jobs_.end(), [](const HeadJob& j) { return j.splits() <= 1; });
     if (whole || static_cast<int64_t>(jobs_.size()) >= kJobsPerThread * threads_) {
@@ -382,7 +417,7 @@ class Forward {
   bool in_place_;  // whether keys and values are read where they lie
   ScratchSizes scratch_sizes_;
   int threads_ = 1;
-  std::vector<Worker> workers_;
+  Workers workers_;
 };
 
 }  // namespace

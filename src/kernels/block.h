@@ -40,6 +40,7 @@ struct ScratchSizes {
   int64_t queries = 0, scores = 0;
   int64_t out_stride = 0;  // from a row of Sums::out to the next
   int64_t streamed = 0;    // packed keys or values of a streamed block
+  bool operator==(const ScratchSizes&) const = default;
 };
 
 // What a thread works in; sized once for the largest block of a call.

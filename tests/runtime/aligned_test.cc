@@ -4,7 +4,9 @@
 
 #include <limits>
 #include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "qkv/error.h"
 
@@ -61,6 +63,48 @@ TEST(AlignedBuffer, RoundingUpToTheAlignmentDoesNotWrap) {
   EXPECT_EQ(ErrorOf([] { AllocateAligned(std::numeric_limits<size_t>::max() - 1); }).code(),
             ErrorCode::kOutOfMemory);
 }
+
+// What AlignedBuffer promises of blocks that were given back; AddressSanitizer's are never kept.
+#if !defined(__SANITIZE_ADDRESS__)
+const void* GivenBack(size_t bytes) { return AllocateAligned(bytes).get(); }
+
+TEST(AlignedMemory, ComesBackForTheNextCallOfItsSize) {
+  constexpr size_t kMiB = size_t{1} << 20;
+  const void* block = GivenBack(8 * kMiB);
+  EXPECT_EQ(AllocateAligned(8 * kMiB).get(), block);
+  EXPECT_EQ(AllocateAligned(7 * kMiB).get(), block);
+  const AlignedMemory taken = AllocateAligned(8 * kMiB);
+  EXPECT_EQ(taken.get(), block);
+  EXPECT_GE(taken.get_deleter().bytes, 8 * kMiB);
+  const AlignedMemory other = AllocateAligned(8 * kMiB);
+  EXPECT_NE(other.get(), block);
+}
+
+TEST(AlignedMemory, IsNotKeptForMuchSmallerCallsAndLargerOnes) {
+  constexpr size_t kMiB = size_t{1} << 20;
+  const void* block = GivenBack(20 * kMiB);
+  for (const size_t bytes : {15 * kMiB, 21 * kMiB}) {
+    const AlignedMemory memory = AllocateAligned(bytes);
+    EXPECT_NE(memory.get(), block);
+    EXPECT_EQ(memory.get_deleter().bytes, bytes);
+  }
+  EXPECT_EQ(AllocateAligned(20 * kMiB).get(), block);
+}
+
+TEST(AlignedMemory, ManyThreadsMayTakeAndGiveBack) {
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([thread] {
+      for (int i = 0; i < 2000; ++i) {
+        AlignedBuffer<int32_t> buffer((64 << 10) / 4 * (1 + (i + thread) % 5));
+        buffer[0] = buffer[buffer.size() - 1] = thread;
+        ASSERT_EQ(buffer[0] + buffer[buffer.size() - 1], 2 * thread);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+#endif
 
 // A sanitizer's allocator ends the program instead, unless it is told to return null.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
