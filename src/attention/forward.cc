@@ -16,6 +16,7 @@
 #include "kernels/phase.h"
 #include "kernels/triples.h"
 #include "runtime/cpu.h"
+#include "runtime/task_runs.h"
 #include "runtime/threads.h"
 
 namespace qkv {
@@ -273,9 +274,13 @@ class Forward {
       tiles = std::max(tiles, job.tiles());
     }
     workers_.ReservePacked(threads_, floats, tiles);
+    // A head's numbers are in the cache of the thread that wrote them in the call before.
+    TaskRuns runs(threads_);
+    runs.Share(static_cast<uint32_t>(jobs_.size()));
     ParallelFor(
         static_cast<int64_t>(jobs_.size()),
-        [&](int64_t task, int thread) {
+        [&](int64_t, int thread) {
+          const int64_t task = runs.Take(thread);
           Worker& own = worker(thread);
           const PackedHead packed(job(task), pack_, Parts::kKeysAndValues, own.packed.data(), own.found.data());
           for (int64_t tile = 0; tile < job(task).tiles(); ++tile) packed.Pack(tile);

@@ -12,7 +12,7 @@
 #include "layers/linear_backend.h"
 #include "layers/onednn.h"
 #include "layers/panels.h"
-#include "layers/task_runs.h"
+#include "runtime/task_runs.h"
 #include "qkv/error.h"
 #include "runtime/aligned.h"
 #include "runtime/cpu.h"

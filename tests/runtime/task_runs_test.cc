@@ -1,4 +1,4 @@
-#include "layers/task_runs.h"
+#include "runtime/task_runs.h"
 
 #include <gmock/gmock.h>
 
@@ -22,16 +22,21 @@ TEST(TaskRuns, ThreadsTakeTheirOwnFromTheFrontThenOthersFromTheBack) {
   EXPECT_THAT(taken, ElementsAre(0, 5, 1, 4, 2, 3));
 }
 
+TEST(TaskRuns, AreSharedAsEvenlyAsCanBe) {
+  TaskRuns runs(3);
+  runs.Share(7);
+  std::vector<uint32_t> first;
+  for (int thread : {0, 1, 2}) first.push_back(runs.Take(thread));
+  EXPECT_THAT(first, ElementsAre(0, 2, 4));
+}
+
 TEST(TaskRuns, EachNumberIsTakenOnce) {
   const int before = Threads();
   for (int threads : {1, 2, 5}) {
     SetThreads(threads);
     constexpr uint32_t kEach = 2000;
     TaskRuns runs(threads);
-    for (int thread = 0; thread < threads; ++thread) {
-      const auto first = static_cast<uint32_t>(thread) * kEach;
-      runs.Set(thread, first, first + kEach);
-    }
+    runs.Share(static_cast<uint32_t>(threads) * kEach);
     std::vector<uint32_t> taken(static_cast<size_t>(threads) * kEach), all(taken.size());
     ParallelFor(static_cast<int64_t>(taken.size()),
                 [&](int64_t task, int thread) { taken[static_cast<size_t>(task)] = runs.Take(thread); });

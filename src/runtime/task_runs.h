@@ -18,6 +18,15 @@ class TaskRuns {
   // first to end - 1. Before any is taken.
   void Set(int thread, uint32_t first, uint32_t end) { runs_[static_cast<size_t>(thread)].left = Pack(first, end); }
 
+  // 0 to count - 1, as evenly as can be.
+  void Share(uint32_t count) {
+    const uint64_t threads = runs_.size();
+    for (uint64_t thread = 0; thread < threads; ++thread) {
+      runs_[thread].left = Pack(static_cast<uint32_t>(count * thread / threads),
+                                static_cast<uint32_t>(count * (thread + 1) / threads));
+    }
+  }
+
   // A number that nobody else is given. As many calls as there are numbers, at most.
   uint32_t Take(int thread) {
     const auto own = static_cast<size_t>(thread);
