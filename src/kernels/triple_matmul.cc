@@ -55,6 +55,19 @@ struct Piece {
   int64_t steps() const { return (depth + kPairDepth - 1) / kPairDepth; }
 };
 
+// A panel's part of columns that are split beforehand, in a piece.
+struct SplitPart {
+  BFloat16* tiles;
+  uint8_t* odd;
+
+  SplitPart(const TripleColumns& all, const Piece& piece, int64_t panel) {
+    static_assert(TripleColumns::kStep == kPairDepth && TripleColumns::kStep == kPanelColumns);
+    const int64_t before = piece.first / kPairDepth * all.panels();
+    tiles = all.tiles + (before + panel * piece.steps()) * 2 * kTripleTile;
+    odd = all.odd + before + panel;
+  }
+};
+
 // What lies in a factor: `lines` lines, `count` numbers each. `ahead`: what will be read soon, so that memory
 // is never idle; past the end of memory that does no harm.
 struct Square {
@@ -159,12 +172,9 @@ class Packed {
   }
 
   void UseSplit(const Piece& piece) {
-    static_assert(TripleColumns::kStep == kPairDepth && TripleColumns::kStep == kPanelColumns);
-    const TripleColumns& split = *block_.split;
-    const int64_t step = piece.first / kPairDepth, panel = block_.split_column / kPanelColumns;
-    columns_ = split.tiles + step * split.panels() * 2 * kTripleTile + panel * 2 * half_;
-    const uint8_t* odd = split.odd + step * split.panels() + panel;
-    for (int64_t p = 0; p * kPanelColumns < block_.columns; ++p) odd_panels_[p] = odd[p] != 0;
+    const SplitPart part(*block_.split, piece, block_.split_column / kPanelColumns);
+    columns_ = part.tiles;
+    for (int64_t p = 0; p * kPanelColumns < block_.columns; ++p) odd_panels_[p] = part.odd[p] != 0;
   }
 
   void PackRowsOfColumns(const Piece& piece, int64_t column, int64_t k) {
@@ -311,17 +321,15 @@ void MultiplyBlock(const TripleBlock& block, float* memory) {
   finished.StoreSome(kGroupRows);
 }
 
-void SplitPanels(const TripleFactor& b, int64_t column, const TripleColumns& to) {
+void SplitColumnsOnce(const TripleFactor& b, int64_t column, const TripleColumns& to) {
   TripleBlock block;
   block.b = b, block.depth = to.depth, block.columns = std::min(kTriplePanel, to.columns - column);
-  const int64_t panel = column / kPanelColumns;
   for (int64_t k = 0; k < to.depth; k += Piece::Each(to.depth)) {
     const Piece piece(k, to.depth);
-    const int64_t step = k / kPairDepth, panel_size = 2 * piece.steps() * kTripleTile;
-    Packed packed(block, to.tiles + step * to.panels() * 2 * kTripleTile + panel * panel_size, nullptr);
+    const SplitPart part(to, piece, column / kPanelColumns);
+    Packed packed(block, part.tiles, nullptr);
     packed.PackColumns(piece);
-    uint8_t* odd = to.odd + step * to.panels() + panel;
-    for (int64_t c = 0; c < block.columns; c += kPanelColumns) *odd++ = packed.IsOdd(c);
+    for (int64_t c = 0; c < block.columns; c += kPanelColumns) part.odd[c / kPanelColumns] = packed.IsOdd(c);
   }
 }
 
@@ -330,7 +338,7 @@ void SplitPanels(const TripleFactor& b, int64_t column, const TripleColumns& to)
 int64_t TripleScratch() { return Scratch::Floats(); }
 void TripleMatMulBlock(const TripleBlock& block, float* scratch) { MultiplyBlock(block, scratch); }
 int64_t TripleColumnTiles(const TripleColumns& columns) { return columns.steps() * columns.panels() * 2 * kTripleTile; }
-void SplitTriples(const TripleFactor& b, int64_t column, const TripleColumns& to) { SplitPanels(b, column, to); }
+void SplitTriples(const TripleFactor& b, int64_t column, const TripleColumns& to) { SplitColumnsOnce(b, column, to); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace qkv
